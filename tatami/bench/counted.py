@@ -15,7 +15,7 @@ from tatami.core.kernel import is_met
 from tatami.emulated.tallies import COPIES, PRODUCTS, Counts, Role, Tally, added, roles, summed, total
 from tatami.gpu.ir import Kernel
 from tatami.plan.demands import Demands, demands_at
-from tatami.plan.gpu.sm_load import SECTOR
+from tatami.plan.gpu.edges import SECTOR
 from tatami.region.ir import Region
 from tatami.runtime.emulated.program import EmulatedProgram
 

@@ -30,7 +30,7 @@ Unit = Literal[
 """Quantity of a launch. Bytes are stored in whole sectors of 32; a line of 128 bytes is counted once per instruction of a
 warp."""
 Demands = dict[Unit, float]
-"""Total of each quantity that a simulation models, with whole tiles at the tails."""
+"""Total of each quantity that a simulation models."""
 
 
 def product_demands(plan: Sm80Mma | Sm90Mma | GpuSync, p: Pipeline) -> Demands:
@@ -40,12 +40,12 @@ def product_demands(plan: Sm80Mma | Sm90Mma | GpuSync, p: Pipeline) -> Demands:
     passed = (p.tiles * p.result_bytes if p.staged_store else 0.0) + (p.tiles * p.read_bytes if p.fetched else 0.0)
     out: Demands = {
         "flops of tensor cores": 2.0 * blocks * bm * bn * bk if p.tensor else 0.0,
-        "bytes copied from L2": blocks * p.l2_bytes + (p.tiles * p.read_bytes if p.fetched else 0.0),
+        "bytes copied from L2": blocks * p.l2_bytes * p.edges.copied + (p.tiles * p.read_bytes if p.fetched else 0.0),
         "bytes written to shared memory": blocks * p.block_bytes + passed,
         "bytes read from shared memory": blocks * p.smem_reads + passed,
-        "bytes stored": p.tiles * p.store_bytes,
-        "lines stored": p.tiles * p.store_lines,
-        "lines read by the epilogue": p.tiles * p.read_lines,
+        "bytes stored": p.tiles * p.store_bytes * p.edges.stored,
+        "lines stored": p.tiles * p.store_lines * p.edges.stored_lines,
+        "lines read by the epilogue": p.tiles * p.read_lines * p.edges.read_lines,
     }
     if isinstance(plan, Sm90Mma) and not p.fetched:
         out["TMA loads"] = float(blocks * p.boxes)

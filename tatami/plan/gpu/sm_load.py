@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import assert_never
 
 import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.gpu.block_work import BlockWork
+from tatami.plan.gpu.edges import LINE, ROW_LANES, ROWS, SECTOR, Edges, Runs, Steps, turned
 from tatami.plan.gpu.tile_order import missed_bytes
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
@@ -25,14 +26,11 @@ COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
 SINGLE_ISSUES = 130.0
 """Instructions per copy of one element of a window, by a thread that copies and multiplies: its place and guards are 64-bit
 divisions by constants (tests/cu/products/test_stem.py)."""
-SECTOR = 32
-"""Bytes of a sector of L2: the smallest write."""
-ROWS, ROW_LANES = 8, 4
-"""Rows of an accumulator fragment, and lanes per row: what an instruction of a warp reads or writes of the results."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """A contraction kernel. Bytes and cycles are per CTA and block of k, those of results per tile."""
+    """A contraction kernel. Bytes and cycles are per CTA and block of k, those of results per tile. Tiles at the edges hold
+    less than others: figures are those of the largest."""
 
     tiles: int
     blocks: int
@@ -83,12 +81,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     """True if an operand of the epilogue is copied to shared memory during the products."""
     reducing: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Cycles of the ordinary cores, of exponentials and of shuffles per tile whose rows or columns the epilogue reduces."""
-
-
-Step = Literal["none", "one", "many"]
-"""Distance in memory from one index of an axis to the next: none (the same element), one element, or more."""
-Steps = tuple[Step, Step]
-"""The step along m, and the step along n."""
+    edges: Edges = Edges()
 
 
 class EpilogueRead(msgspec.Struct, frozen=True):
@@ -144,6 +137,8 @@ def pipeline_of(
     bm, bn, bk = plan.tile
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
+    if isinstance(plan, Sm90Mma):  # a grid is whole clusters
+        rows, columns = rows + -rows % plan.cluster[0], columns + -columns % plan.cluster[1]
     ctas = max(1, needs(plan, dtype, target).ctas_per_sm)
     size = dtype.itemsize
     element = (max(2, size) if split == 1 else 4) if traffic.is_stored else 0
@@ -152,10 +147,20 @@ def pipeline_of(
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
     width = _store_width(plan, size, stored)
-    lanes, held = _lanes(plan), _held(plan, width)
-    run = {"one": lanes[1] * width, "many": lanes[0] if stored[0] == "one" else 1, "none": 1}[
-        stored[1]
-    ]  # neighbours of one store
+    lanes, held = _lanes(plan), 1 if isinstance(plan, Sm90Mma) else _held(plan, width)
+    extents, largest = (m, n), (min(m, bm), min(n, bn))
+    store = Runs(stored, lanes, width, size, n if stored[1] == "one" else m)
+    if isinstance(plan, Sm90Mma) and plan.epilogue_load == "tma":
+        reads = tuple(r for r in reads if "none" in r.steps)
+    read = [_runs(plan, r, held, size, extents) for r in reads]
+    store_lines = store.pieces(*largest, LINE) if traffic.is_stored else 0.0
+    read_lines = sum(r.pieces(*largest, LINE) for r in read)
+    sectors = store.pieces(*largest, SECTOR)
+    edges = Edges(
+        stored=store.pieces(*extents, SECTOR) / (rows * columns * sectors),
+        stored_lines=store.pieces(*extents, LINE) / (rows * columns * store.pieces(*largest, LINE)),
+        read_lines=sum(r.pieces(*extents, LINE) for r in read) / (rows * columns * read_lines) if read_lines else 1.0,
+    )
     common = Pipeline(
         tiles=b * split * rows * columns,
         blocks=blocks,
@@ -167,22 +172,25 @@ def pipeline_of(
         dram_bytes=missed / (rows * columns * blocks),
         smem_reads=_smem_reads(plan, size, majors),
         result_bytes=result,
-        store_bytes=result * max(1.0, SECTOR / (run * size)),
-        store_lines=bm * bn * _lines(stored, lanes) / width if traffic.is_stored else 0.0,
+        store_bytes=result / (bm * bn) * sectors * SECTOR / size,
+        store_lines=store_lines,
         read_bytes=bm * bn * traffic.epilogue_bytes,
         reducing=_reducing(bm * bn, traffic.blocks, target),
-        read_lines=bm * bn * sum(_lines(r.steps, lanes) / min(held, r.widths[1]) for r in reads),
+        read_lines=read_lines,
+        edges=edges,
         boxes=0,
         specialised=False,
     )
     match plan:
         case GpuSync():
-            return msgspec.structs.replace(common, tensor=False, copy_bytes=min(128, 32 * size))
+            return msgspec.structs.replace(
+                _guarded(common, (m, n, k // split), plan.tile, size), tensor=False, copy_bytes=min(128, 32 * size)
+            )
         case Sm80Mma():
             overlap = plan.async_.enable and plan.async_.epilogue_overlap
             singles = sum(extent * bk for extent, single in zip((bm, bn), traffic.singles) if single)
             return msgspec.structs.replace(
-                common,
+                _guarded(common, (m, n, k // split), plan.tile, size),
                 address_cycles=SINGLE_ISSUES * singles / 32 / figures_of(target).issues_per_clock,
                 stages=plan.stages if plan.async_.enable else 1,
                 tensor=plan.inst_shape != "fma",
@@ -200,6 +208,7 @@ def pipeline_of(
                 l2_bytes=(a + rhs) * bk * size,
                 store_bytes=result if plan.epilogue_store == "stmatrix_tma" else common.store_bytes,
                 store_lines=0.0 if plan.epilogue_store == "stmatrix_tma" else common.store_lines,
+                edges=msgspec.structs.replace(edges, stored=1.0) if plan.epilogue_store == "stmatrix_tma" else edges,
                 boxes=_boxes(plan, majors),
                 copy_issues=_copy_issues(plan),
                 copy_bytes=_mixed_rate(plan, 32 * width * size),
@@ -213,10 +222,30 @@ def pipeline_of(
                 cluster=down * across,
                 staged_store=plan.epilogue_store == "stmatrix_tma",
                 fetched=plan.epilogue_load == "tma",
-                read_lines=bm * bn * sum(_lines(r.steps) for r in reads if plan.epilogue_load != "tma" or "none" in r.steps),
             )
         case _:
             assert_never(plan)
+
+
+def _runs(plan: Sm80Mma | Sm90Mma | GpuSync, operand: EpilogueRead, held: int, size: int, extents: tuple[int, int]) -> Runs:
+    """The reads of an operand of the epilogue."""
+    together = 1
+    if isinstance(plan, Sm80Mma) and plan.inst_shape == "fma" and operand.steps[0] == "none":
+        together = (sides(plan.warp_tile) or (1, 1))[0]  # one that rows share is read before the rows are guarded
+    pitch = extents[1] if operand.steps == ("many", "one") else extents[0] if operand.steps == ("one", "many") else 0
+    return Runs(operand.steps, _lanes(plan), min(held, operand.widths[1]), size, pitch, together)
+
+
+def _guarded(p: Pipeline, dims: tuple[int, int, int], tile: tuple[int, int, int], size: int) -> Pipeline:
+    """The pipeline of a kernel whose threads copy no element beyond m, n or k. `dims`: m, n, k of one share of k."""
+    (m, n, k), (bm, bn, bk) = dims, tile
+    largest = min(m, bm) + min(n, bn)
+    mean = m / -(-m // bm) + n / -(-n // bn)
+    return msgspec.structs.replace(
+        p,
+        l2_bytes=largest * min(1.0, k / (p.blocks * bk)) * bk * size,
+        edges=msgspec.structs.replace(p.edges, copied=mean / largest),
+    )
 
 
 def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, float, float]:
@@ -235,17 +264,6 @@ def _lanes(plan: Sm80Mma | Sm90Mma | GpuSync) -> tuple[int, int]:
         return ROWS, ROW_LANES
     columns = min(32, plan.block[1])
     return 32 // columns, columns
-
-
-def turned(steps: Steps) -> Steps:
-    """The steps with m and n exchanged."""
-    return steps[1], steps[0]
-
-
-def _lines(steps: Steps, lanes: tuple[int, int] = (ROWS, ROW_LANES)) -> float:
-    """Cache lines per element that an instruction of a warp touches; `lanes`: rows and columns of its lanes."""
-    rows, columns = (extent if step == "many" else 1 for extent, step in zip(lanes, steps))
-    return rows * columns / (lanes[0] * lanes[1])
 
 
 def _store_width(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, stored: Steps) -> int:

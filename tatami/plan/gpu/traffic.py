@@ -8,8 +8,9 @@ from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.core.layout import address
 from tatami.plan.gpu.block_work import block_work
+from tatami.plan.gpu.edges import Step, Steps
 from tatami.plan.gpu.sm90_shapes import residuals
-from tatami.plan.gpu.sm_load import EpilogueRead, Step, Steps, Traffic
+from tatami.plan.gpu.sm_load import EpilogueRead, Traffic
 from tatami.plan.loops.schedule import size_at
 from tatami.region.ir import Read, Region
 from tatami.region.views.matrix import write_addresses

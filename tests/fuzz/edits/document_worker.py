@@ -39,6 +39,9 @@ MOST_ELEMENTS = 1 << 16
 COMPUTES = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
 """Stages with a meaning of their own in numpy."""
 
+UNFORESEEN = "contradict each other: "
+"""Words of a refusal that no check foresaw: an error of Python that a document led to (`tatami/observer.py`)."""
+
 
 def inputs_of(
     signature: Signature, arguments: Iterable[Input], call: int
@@ -138,7 +141,7 @@ def refused(error: TatamiError) -> dict[str, Any]:
     d = error.diagnostics[0]
     if not (d.code and d.kind and d.at and d.why and d.suggestion) or d.kind == "InternalError":
         return {"kind": "unclear", "why": str(error)[:300]}
-    if "do not fit together" in d.why:
+    if UNFORESEEN in d.why:
         return {"kind": "unforeseen", "why": str(error)[:300]}
     return {"kind": "refused", "why": f"{d.kind}: {d.why}"[:160]}
 

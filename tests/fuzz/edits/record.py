@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ FILE = Path(__file__).with_name("record.json")
 WITHOUT_EFFECT = ("label", "default")
 
 
+@cache
 def digest(program: str, stage: str) -> str:
     programs = documents_of(program)[stage]["programs"]
     return hashlib.sha256(json.dumps(programs, sort_keys=True).encode()).hexdigest()[:16]

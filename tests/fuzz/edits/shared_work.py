@@ -18,13 +18,16 @@ import msgspec
 
 from tatami.api import build
 from tatami.compilation import Compilation
-from tatami.core.document import parse_document
+from tatami.core.diagnostic import raise_errors
+from tatami.core.document import Document, parse_document
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.models import open_model
-from tatami.prepare import checked
-from tatami.stages import BY_NAME, encode_body, show
+from tatami.observer import explained
+from tatami.prepare import checked, with_origin
+from tatami.stages import BY_NAME, encode_body, show, verify
 from tatami.storage import derived
+from tatami.storage.derived import check_derived
 from tatami.storage.dump import own_stage
 from tatami.targets import resolve_target
 from tests.fuzz.edits.every_edit import documents_of
@@ -36,26 +39,33 @@ MOST_BUILT = 64
 
 @dataclass(frozen=True)
 class Unedited:
-    """A document before its edits: its stages, and the machine that it was made for."""
+    """A document before its edits: its envelope, its stages, all of them verified, and the machine that it was made for."""
 
+    document: Document
     given: Mapping[str, Module[Any]]
     target: Target
 
 
 @functools.cache
 def unedited(program: str, stage: str) -> Unedited:
+    document = parse_document(documents_of(program)[stage])
     given = open_model(documents_of(program)[stage])
-    named = given[stage].target
-    assert named
-    return Unedited(given, resolve_target(named))
+    assert document.target
+    target = resolve_target(document.target)
+    checked(given, target, trust=False)
+    return Unedited(document, given, target)
 
 
 def accepted(program: str, stage: str, document: Mapping[str, Any]) -> Module[Any]:
-    """The module of an edited document that passes its verifier and is what its derivation says. Raises TatamiError."""
+    """The module of an edited document that passes its verifier and is what its derivation says. Raises TatamiError. The edit
+    is of the programs, so that the envelope and the earlier stages are those that were verified."""
     was = unedited(program, stage)
-    own = own_stage(parse_document({**document, "inputs": {}}), None, "document", trust=False)
+    own = own_stage(msgspec.structs.replace(was.document, programs=document["programs"]), None, "document", trust=False)
     with_derivations_kept(was)
-    checked({**was.given, stage: own}, was.target, trust=False)
+    given = {**was.given, stage: own}
+    with explained("document", True):
+        raise_errors([with_origin(d, own) for d in verify(stage, own, given.get)])
+        check_derived(given, was.target)
     return own
 
 

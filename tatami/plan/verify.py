@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.layout import Layout, layout_fault
 from tatami.core.module import Module
 from tatami.core.target import PRESETS, Target
 from tatami.plan.ir import CpuRows, CpuSplit, ProgramPlan, Scalar, SchedulePlan
@@ -33,6 +36,9 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
             )
         regions = {item.name: item for item in program.body if isinstance(item, Region)}
         layouts = plan.programs[name].layouts
+        if unfit := list(_unfit_layouts(name, program, layouts)):
+            out += unfit
+            continue
         lying = {item.name: item for item in with_layouts(program, layouts)[0].body if isinstance(item, Region)}
         for r in plan.programs[name].regions:
             target = target_of(r.key)
@@ -54,6 +60,18 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
                             diagnostic("InvalidPlan", r.region, f"condition on {c.size} can never hold", "repair its limits")
                         )
     return out
+
+
+def _unfit_layouts(name: str, program: Program, layouts: Mapping[str, Layout]) -> Iterator[Diagnostic]:
+    """Faults of layouts that say nothing of their values, or are of values that there are not."""
+    ranks = {i: len(port.shape) for i, port in zip(program.inputs, program.signature.inputs)}
+    ranks |= {t.name: len(t.memref.shape) for item in program.body for t in item.outputs}
+    for value, layout in layouts.items():
+        at = f"{name}: layout of {value[:40]}"
+        if value not in ranks:
+            yield diagnostic("InvalidPlan", at, "the program has no such value", "leave it out")
+        elif why := layout_fault(layout, ranks[value]):
+            yield diagnostic("InvalidPlan", at, why, "write the layout's own fields, or leave it out")
 
 
 def _faults(plan: SchedulePlan, forms: tuple[Region, Region], target: Target) -> list[Diagnostic]:

@@ -16,7 +16,7 @@ from tatami.core.signature import MOST_ALIGNMENT, Input, Output, port_fault, rep
 from tatami.region.checks.lets import check_let
 from tatami.region.checks.yields import check_yields
 from tatami.region.ir import Program, Region, Step
-from tatami.region.walk import routine_operands
+from tatami.region.walk import all_axes, routine_operands
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
@@ -155,6 +155,9 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
             )
         seen.add(let.name)
         out += check_let(region, position, assumed)
+    axes = all_axes(region)
+    if any(a not in axes for let in region.lets for a in let.axes):
+        return out  # said of the let; what it yields has no shape
     return out + check_yields(region)
 
 

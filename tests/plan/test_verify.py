@@ -102,3 +102,18 @@ def test_steps_lie_nowhere() -> None:
     beside = replace(chosen(), region="s")
     found = verify(Module({"main": ProgramPlan((beside, chosen()), {})}), Module({"main": replace(regions.main, body=body)}))
     assert [d.why for d in found] == ["Regions and plans differ"]
+
+
+def test_a_layout_is_of_a_value_and_of_its_axes() -> None:
+    """An order of other axes ended in an error of Python, where the layout is followed."""
+    plan = mapped()
+    last = RegionPlan(MAP.name, "0@cpu:avx512", (Guarded((), plan),), ())
+    for layouts, why in (
+        ({"Y": Layout("blocked", order=(1, 0))}, ""),
+        ({"Y": Layout("blocked", order=(1, 2))}, "order [1, 2] does not order 2 axes"),
+        ({"Y": Layout("row_major", order=(1, 0))}, "layout row_major has no order, blocks or padding; blocked has"),
+        ({"Q": Layout("col_major")}, "the program has no such value"),
+    ):
+        found = verify(Module({"main": ProgramPlan((last,), layouts)}), ex.program_of(MAP))
+        assert why in [*(d.why for d in found), ""], (layouts, found)
+        assert bool(why) == any("layout of" in d.at for d in found)

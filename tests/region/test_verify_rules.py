@@ -445,3 +445,10 @@ def test_layouts_of_an_interface() -> None:
     assert found(replace(plain, outputs=(with_layout(to, swizzled),))) == [
         "output C is swizzled; tiles of operands in shared memory are"
     ]
+
+
+@pytest.mark.parametrize("yielded", (GIVEN, Yield("y", "Y", map=shape("m", "n"))))
+def test_a_let_along_an_axis_that_there_is_not_is_told_before_its_yield(yielded: Yield) -> None:
+    """The yield has no shape then; its check ended in an error of Python."""
+    without = replace(region(yields=(yielded,)), iters=iters(m=4))
+    assert any("axes m, n: unknown or repeated" in f for f in faults(without))

@@ -227,7 +227,7 @@ def answer(case: int | dict[str, Any], programs: dict[str, dict[str, dict[str, A
 
 
 def guarded(told: dict[str, Any], outcome: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The outcome with what was edited; an error that is no diagnostic is an outcome too."""
+    """The outcome with what was edited; other errors than diagnostics are outcomes too."""
     try:
         return {**told, **outcome()}
     except (Exception, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What edits of one document have in common, made once: the earlier documents, the derivations, the programs of equal text.
+"""Work that the edits of one document share, done once: the earlier documents, the derivations, the programs of equal text.
 
 An edit goes the way of a document from outside, in the same order: its envelope, its body, its verifier, the comparison with its
 derivation. Most edits are refused there. The earlier stages are the same objects for all edits of a document, so what is derived

@@ -213,6 +213,10 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "message only": ("verify_view: `missing` → `False`", "verify_view: `missing` → `()`"),
     },
     "tatami/indexbook/verify.py": {
+        "performance only: what was found once is found again": (
+            "Context.is_copied: `node.id not in self.copied` → `True`",
+        ),
+        "equivalent: a movement has one operand": ("Context._is_long: `0` → `-1`",),
         "equivalent: a set is never longer than its list": (
             "axes_are_numbered: `len(set(ids)) != len(ids)` → `len(set(ids)) < len(ids)`",
         ),

@@ -91,7 +91,9 @@ def misplaced(of_x: int, of_z: int, *wanted: int, storage: str = "argument", swa
 
 
 def test_a_kernel_relies_on_addresses_that_the_signature_promises() -> None:
-    assert misplaced(64, 0, 64, 0, 0) == misplaced(64, 32, 32, 16, 0) == misplaced(0, 0, 0, 0, 0) == misplaced(0, 0, 1, 1, 0) == []
+    assert (
+        misplaced(64, 0, 64, 0, 0) == misplaced(64, 32, 32, 16, 0) == misplaced(0, 0, 0, 0, 0) == misplaced(0, 0, 1, 1, 0) == []
+    )
     assert misplaced(64, 0, 0, 64, 0, swapped=True) == []
     said = ["k reads p0 at multiples of {} bytes, which nothing says of x"]
     for of_x, of_z, wanted in ((32, 64, 64), (0, 64, 64), (0, 0, 2), (64, 64, -1)):

@@ -276,7 +276,10 @@ def test_routines_take_and_give_what_they_are_for(made: Callable[[str], dict[str
 
 
 def test_attributes_of_routines_are_of_their_types(made: Callable[[str], dict[str, Json]]) -> None:
-    edits = {"gather_scan_sort": {"axis": (True, "0", 9), "descending": (1, [], "x")}, "trees_of_decisions": {"how": ([], True, 3, -1, 0.5)}}
+    edits = {
+        "gather_scan_sort": {"axis": (True, "0", 9), "descending": (1, [], "x")},
+        "trees_of_decisions": {"how": ([], True, 3, -1, 0.5)},
+    }
     for program, attributes in edits.items():
         for name, value in ((n, v) for n, values in attributes.items() for v in values):
             document = made(program)["tiny"]

@@ -213,7 +213,12 @@ def test_a_vector_is_read_once_and_of_a_parameter() -> None:
 
 def test_columns_of_a_thread_behind_shared_memory_are_those_of_its_widest_store() -> None:
     ring, pairs = (kernel_of(compilation_of(n)[1]) for n in ("eight through shared memory", "pairs of 16 bits"))
-    assert check_memory(with_stores(ring, 1, 8)) == check_memory(with_stores(ring, 8, 1)) == check_memory(with_stores(pairs, 1)) == []
+    assert (
+        check_memory(with_stores(ring, 1, 8))
+        == check_memory(with_stores(ring, 8, 1))
+        == check_memory(with_stores(pairs, 1))
+        == []
+    )
     for widths, columns in (((4,), 4), ((), 1)):
         said = {d.why.split("; ")[1].split(",")[0] for d in check_memory(with_stores(ring, *widths))}
         assert said == {f"a thread has {columns} columns"}

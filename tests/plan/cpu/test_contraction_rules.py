@@ -163,7 +163,9 @@ def by_blocks() -> tuple[Region, CpuContraction]:
     x = g.input("x", ("B", 96), DType.fp32)
     g.output("y", x @ Weights("i8", 96, 40, 32, False).put(g))
     stages = prepare(g, target=VNNI, precision="int8").stages
-    (found,) = [(r.region, c.plan) for r in stages["plan"].main.regions for c in r.choices if isinstance(c.plan, CpuContraction)]
+    (found,) = [
+        (r.region, c.plan) for r in stages["plan"].main.regions for c in r.choices if isinstance(c.plan, CpuContraction)
+    ]
     return next(r for r in stages["region"].main.body if isinstance(r, Region) and r.name == found[0]), found[1]
 
 

@@ -67,7 +67,8 @@ def exchanged() -> tuple[Module[Program], list[str]]:
     b = Build()
     x = b.input("x", F32, 4)
     steps = [
-        b.add(CallOp("host", ("all_reduce",), (ResultType(F32, shape(4)),), attrs={"op": "sum", "number": k}), x) for k in (0, 1)
+        b.add(CallOp("host", ("all_reduce",), (ResultType(F32, shape(4)),), attrs={"op": "sum", "number": k}), x)
+        for k in (0, 1)
     ]
     return b.module(*(b.add(ResultOp(0), s) for s in steps)), list(b.nodes)
 

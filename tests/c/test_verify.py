@@ -78,8 +78,8 @@ def test_a_buffer_takes_the_place_that_the_kernel_gives() -> None:
 
 
 def misplaced(of_x: int, of_z: int, *wanted: int, storage: str = "argument", swapped: bool = False) -> list[str]:
-    """Faults of a launch over x and z, whose addresses the signature promises to be multiples of so many bytes, of a kernel that
-    wants its parameters at multiples of `wanted`."""
+    """Faults of a launch over x and z of a kernel that wants its parameters at multiples of `wanted` bytes. `of_x`, `of_z`: bytes
+    at multiples of which the signature promises that they lie."""
     names = ("z", "x") if swapped else ("x", "z")
     ports = (port("x", alignment=of_x, storage=storage), port("z", alignment=of_z, storage=storage))
     step = run(Launch("k", tuple(map(Ptr, (*names, "y")))), "x z", "y")

@@ -212,7 +212,7 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "message only": ("verify_view: `missing` → `False`", "verify_view: `missing` → `()`"),
     },
-    "tatami/c/check_launches.py": {"equivalent: 0 is no alignment": ("_misplaced: `1` → `0`",)},
+    "tatami/c/check_launches.py": {"equivalent: an alignment of 0 asks for nothing": ("_misplaced: `1` → `0`",)},
     "tatami/gpu/proof/verify_memory.py": {
         "equivalent: a vector has 2, 4 or 8 elements of 1, 2, 4 or 8 bytes": ("_wide_faults: `16` → `17`",),
         "equivalent: a set is never longer than its list": (

@@ -276,7 +276,7 @@ def test_routines_take_and_give_what_they_are_for(made: Callable[[str], dict[str
 
 
 def test_attributes_of_routines_are_of_their_types(made: Callable[[str], dict[str, Json]]) -> None:
-    edits = {
+    edits: dict[str, dict[str, tuple[object, ...]]] = {
         "gather_scan_sort": {"axis": (True, "0", 9), "descending": (1, [], "x")},
         "trees_of_decisions": {"how": ([], True, 3, -1, 0.5)},
     }

@@ -85,7 +85,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         keep_inference_input_mutations=True,
     )
     try:
-        with whole_interpolation():
+        with without_collector(), whole_interpolation():
             return backend(gm, example_inputs)
     except RuntimeError as error:  # raised by AOTAutograd while it follows the derivatives
         if not chosen.fallback or not lacks_derivative(error):

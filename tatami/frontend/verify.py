@@ -182,7 +182,7 @@ def _recursion(module: Module[Graph]) -> list[Diagnostic]:
     for name, graph in module.programs.items():
         named = [(n.op, str(n.attrs.get(k))) for n in graph.graph for k in CALLEES.get(n.op, ())]
         every[name] = [c for _, c in named if c in module.programs]
-        certain[name] = [c for op, c in named if c in module.programs and op == "call"]
+        certain[name] = [c for op, c in named if op == "call"]
     calls = without_ends(every, certain)
     depth: dict[str, int] = dict.fromkeys(calls, 0)
     for _ in range(most + 1):

@@ -34,9 +34,7 @@ class Context:
     def is_copied(self, node: Node) -> bool:
         """True if a movement value is copied: its map, composed with a movement that reads it, would pass MOST_TERMS."""
         if node.id not in self.copied:
-            self.copied[node.id] = any(
-                isinstance(n.op, MOVEMENT) and n.src[0] == node.id and self._is_long(node, n) for n in self.nodes.values()
-            )
+            self.copied[node.id] = any(node.id in n.src and self._is_long(node, n) for n in self.nodes.values())
         return self.copied[node.id]
 
     def _is_long(self, node: Node, reader: Node) -> bool:

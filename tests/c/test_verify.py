@@ -16,7 +16,7 @@ from tatami.core.kernel import KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.execution.ir import ExecutionPlan, Launch, Ptr, SizeArg
 from tatami.loop.ir import BufferParam, Kernel, Program
-from tests.execution.test_verify_rules import a, buffer, launch, plan, run
+from tests.execution.test_verify_rules import a, buffer, launch, plan, port, run
 
 replace = msgspec.structs.replace
 
@@ -75,6 +75,36 @@ def test_a_buffer_takes_the_place_that_the_kernel_gives() -> None:
     assert faults(main, free) == []
     assert faults(main, replace(free, in_place=((1, 0),))) == faults(main, replace(free, in_place=())) != []
     assert "b takes the place of a, which k may still read" in faults(main, replace(free, in_place=()))[0]
+
+
+def misplaced(of_x: int, of_z: int, *wanted: int, storage: str = "argument", swapped: bool = False) -> list[str]:
+    """Faults of a launch over x and z of a kernel that wants its parameters at multiples of `wanted` bytes. `of_x`, `of_z`: bytes
+    at multiples of which the signature promises that they lie."""
+    names = ("z", "x") if swapped else ("x", "z")
+    ports = (port("x", alignment=of_x, storage=storage), port("z", alignment=of_z, storage=storage))
+    step = run(Launch("k", tuple(map(Ptr, (*names, "y")))), "x z", "y")
+    main = plan(step, buffer("z", "input"), inputs=ports, ids="x z")
+    face = KernelFace("k", tuple(KernelParam(DType.fp32, n == 2) for n in range(3)), 0, "0")
+    params = tuple(BufferParam(f"p{n}", DType.fp32, n == 2, alignment=a) for n, a in enumerate(wanted))
+    loops = Module({"main": Program({"k": Kernel(face, params, ())}, ())})
+    return [d.why for d in check_launches(loops, Module({"main": main}))]
+
+
+def test_a_kernel_relies_on_addresses_that_the_signature_promises() -> None:
+    assert (
+        misplaced(64, 0, 64, 0, 0) == misplaced(64, 32, 32, 16, 0) == misplaced(0, 0, 0, 0, 0) == misplaced(0, 0, 1, 1, 0) == []
+    )
+    assert misplaced(64, 0, 0, 64, 0, swapped=True) == []
+    said = ["k reads p0 at multiples of {} bytes, which nothing says of x"]
+    for of_x, of_z, wanted in ((32, 64, 64), (0, 64, 64), (0, 0, 2), (64, 64, -1)):
+        assert misplaced(of_x, of_z, wanted, 0, 0) == [said[0].format(wanted)]
+    assert misplaced(64, 0, 64, 0, 0, swapped=True) == ["k reads p0 at multiples of 64 bytes, which nothing says of z"]
+    assert misplaced(64, 0, 0, 64, 0) == ["k reads p1 at multiples of 64 bytes, which nothing says of z"]
+    assert misplaced(64, 0, 0, 0, 64) == ["k reads p2 at multiples of 64 bytes, which nothing says of y"]
+
+
+def test_constants_lie_where_the_pool_puts_them() -> None:
+    assert misplaced(64, 64, 64, 0, 0, storage="const_pool") == ["k reads p0 at multiples of 64 bytes, which nothing says of x"]
 
 
 def test_an_unnamed_step_is_counted() -> None:

@@ -10,6 +10,7 @@ from tatami.core.signature import Input
 from tatami.core.tensor import Tensor, as_array
 from tatami.frontend.graph import Graph
 from tatami.frontend.ir import Node, TensorType
+from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.verify import verify
 
 F = DType.fp32
@@ -95,3 +96,12 @@ def test_recursion_is_found():
     f = msgspec.structs.replace(body, graph=(*body.graph, call), tensors={**body.tensors, "z": TensorType(F, shape("N"))})
     m = Module({"main": body, "f": f})
     assert "E1607" in codes(m)
+
+
+def test_a_call_of_no_graph_and_a_circle_that_data_end_are_not_recursion():
+    """A `loop` whose body is the graph itself may end by data; a call of a graph that does not exist is a fault of its own."""
+    body = module().main
+    for op, named in (("call", "nowhere"), ("loop", "f")):
+        node = Node(op, "again", ("x",), ("z",), {CALLEES[op][0]: named})
+        f = msgspec.structs.replace(body, graph=(*body.graph, node), tensors={**body.tensors, "z": TensorType(F, shape("N"))})
+        assert "E1607" not in codes(Module({"main": body, "f": f})), op

@@ -3,6 +3,7 @@ gradients and what is raised.
 
     python -m tests.fuzz.torch --seeds 0-1999              what differs, each program with its source
     python -m tests.fuzz.torch --seeds 17-17 --show        one program
+    python -m tests.fuzz.torch --seconds 600               as many as end in that time
 
 Where PyTorch's own backend `aot_eager` differs from eager in the same way the difference is PyTorch's, and counted apart. So is
 a program that is as in eager with `topk` written as a stable sort: of several equal values either may be taken, and gradients go
@@ -15,6 +16,7 @@ import argparse
 import logging
 import re
 import sys
+import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -191,6 +193,7 @@ def stays() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", default="0-1999")
+    parser.add_argument("--seconds", type=float, default=1e9, help="end after so many")
     parser.add_argument("--show", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -199,7 +202,11 @@ def main() -> int:
     first, last = map(int, given.seeds.split("-"))
     counts: Counter[str] = Counter()
     left: Counter[str] = Counter()
+    start = time.monotonic()
     for seed in range(first, last + 1):
+        if time.monotonic() - start > given.seconds:
+            print(f"seeds {first} to {seed - 1} in {given.seconds:.0f} s")
+            break
         made = program(seed)
         if given.show:
             print(made.source, made.arguments, "dynamic" * made.dynamic, "backward" * made.backward)

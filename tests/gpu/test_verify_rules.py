@@ -173,6 +173,16 @@ def test_rows_of_a_program_are_checked() -> None:
     assert check_rows(ir.Program((TAIL,), bound(TAIL.face.symbol))) != []
 
 
+@pytest.mark.parametrize("cluster", [(0, 1), (1, 0), (2, -1)])
+def test_a_cluster_has_ctas(cluster: tuple[int, int]) -> None:
+    """Nothing is computed from a cluster without CTAs: neither blocks nor the rows of a program."""
+    none = f"cluster {cluster[0]}x{cluster[1]} has no CTA"
+    assert said(verify_kernel(replace(SM90, cluster=cluster))) == [none]
+    assert said(verify_kernel(replace(SM90, cluster=cluster, arch="a b"))) == [NAMES]
+    empty = replace(TAIL, cluster=cluster)
+    assert said(verify(Module({"main": ir.Program((empty,), bound(TAIL.face.symbol))}))) == [none]
+
+
 # -- memory ----------------------------------------------------------------------------------------
 
 
@@ -277,6 +287,8 @@ OTHER: list[tuple[str, ir.Kernel, Any, str]] = [
     ("no barrier of the cluster before the roles", CLUSTER, change(SyncThreads, lambda s: s.cluster, cluster=False), "no SyncThreads of the cluster between MBarrierInit and the roles"),
     ("a fetch that nobody waits for", FETCHED, change(statement_ir.MBarrierInit, count=77), "the count is 77, "),
     ("copies that are not counted", COPIED, change(statement_ir.MBarrierInit, count=77), "the count is 77, "),
+    ("a wait for no block", SM90, change(Wait, lambda s: s.model == "mbarrier", block=None), "it names no block of "),
+    ("copies of two operands told by one token", SM90, change(statement_ir.TmaLoad, lambda s: s.out_token.name == "tB", out_token=Token("tA", expr("k"))), "token tA tells of copies into "),
     ("a fetch by no barrier", FETCHED, change(Wait, lambda s: s.model == "fetch", mbarrier="q"), "barrier 'q' does not exist"),
 ]  # fmt: skip
 
@@ -284,6 +296,13 @@ OTHER: list[tuple[str, ir.Kernel, Any, str]] = [
 @pytest.mark.parametrize(("k", "edit", "why"), [o[1:] for o in OTHER], ids=[o[0] for o in OTHER])
 def test_a_broken_rule_of_tokens_is_named(k: ir.Kernel, edit: Any, why: str) -> None:
     assert any(f.startswith(why) for f in tokens(k, edit)), tokens(k, edit)
+
+
+def test_a_barrier_has_slots() -> None:
+    why = f"barrier {SM90.barriers[0].name} has {{}} slots"
+    for slots in (0, -1):
+        assert why.format(slots) in said(check_tokens(barrier(SM90, 0, slots=slots)))
+    assert why.format(1) not in said(check_tokens(barrier(SM90, 0, slots=1)))
 
 
 def test_a_token_without_a_kind_is_never_given() -> None:

@@ -231,3 +231,31 @@ def test_a_movement_value_without_an_entry_is_not_long() -> None:
     values = {"n0": book.values["n0"], "n2": replace(book.values["n2"], operands=read("n1", "i0"))}
     found = [d.why for d in verify(Module({"main": replace(book, values=values)}), tiny)]
     assert "reads the movement value n1" in found
+
+
+LONG = read("n0", " + ".join(f"s{k}" for k in range(64)) + " + 3 - i0")
+
+
+@pytest.mark.parametrize(
+    ("operands", "is_copied"),
+    [
+        (LONG, True),
+        ((Operand((replace(LONG[0].pieces[0], guards=(Guard(expr("i0"), expr(4)),)), Piece((), fill=0))),), True),
+        ((), False),
+        ((*LONG, *LONG), False),
+        (None, False),
+    ],
+)
+def test_a_movement_value_of_one_operand_is_copied(operands: tuple[Operand, ...] | None, is_copied: bool) -> None:
+    """A map that is too long for a further movement: alone, where a border is filled, twice, and without any."""
+    b = Build()
+    moved = b.flip(b.input("x", F32, 4), 0)
+    tiny = b.module(b.fn("add", b.flip(moved, 0), b.fn("neg", moved)))
+    book = analyse(tiny).main
+    values = {**book.values, "n3": replace(book.values["n3"], operands=read("n1", "i0"))}
+    if operands is None:
+        del values["n1"]
+    else:
+        values["n1"] = replace(values["n1"], operands=operands)
+    found = [d.why for d in verify(Module({"main": replace(book, values=values)}), tiny)]
+    assert ("reads the movement value n1" in found) != is_copied, found

@@ -277,6 +277,9 @@ def test_names_that_C_text_may_hold() -> None:
         ("tatami_gemm_f32_6x16_0", False),
         ("tatami_gemm_f32_6x7_2", False),
         ("tatami_gemm_f33_6x16_16", False),
+        ("tatami_places3_i8x4vnni_6x16_16", True),
+        ("tatami_places3_i8x4vnni_3x16_16", True),
+        ("tatami_places3_i8x4vnni_2x16_16", False),
     ],
 )
 def test_routines_are_those_there_are(name: str, there: bool) -> None:

@@ -79,6 +79,17 @@ _GPU = (
     "tests/cu/products/test_block_sums.py::test_a_planted_fault_is_named",
     "tests/cu/products/test_block_sums.py::test_a_planted_fault_in_exponentials_is_named",
 )
+_WIDE = "tests/cu/products/test_wide_reads.py::test_"
+_GPU_MEMORY = tuple(
+    f"{_WIDE}{name}"
+    for name in (
+        "vectors_of_lowering_are_accepted",
+        "a_vector_that_is_none_is_refused",
+        "a_vector_is_read_once_and_of_a_parameter",
+        "columns_of_a_thread_behind_shared_memory_are_those_of_its_widest_store",
+        "a_column_is_no_vector",
+    )
+)
 _GPU_PLAN = ("tests/plan/test_verify_gpu_rules.py",)
 
 AREAS: Final[dict[str, Area]] = {
@@ -92,7 +103,7 @@ AREAS: Final[dict[str, Area]] = {
     "tatami/gpu/proof/verify_stream.py": Area(("tests/gpu/proof/test_verify_stream_rules.py",)),
     "tatami/gpu/proof/verify_stream_k.py": Area(("tests/gpu/proof/test_verify_stream_k.py",)),
     "tatami/gpu/proof/verify_blocks.py": Area(_GPU),
-    "tatami/gpu/proof/verify_memory.py": Area(_GPU),
+    "tatami/gpu/proof/verify_memory.py": Area((*_GPU, *_GPU_MEMORY)),
     "tatami/gpu/proof/verify_tokens.py": Area(_GPU),
     "tatami/gpu/verify.py": Area(_GPU),
     "tatami/indexbook/verify.py": Area(("tests/indexbook/test_verify.py", "tests/indexbook/test_verify_rules.py")),
@@ -102,7 +113,7 @@ AREAS: Final[dict[str, Area]] = {
     "tatami/plan/cpu/convolution.py": Area(_CPU_PLAN, ("_image_blocks",)),
     "tatami/plan/cpu/split_candidate.py": Area(_CPU_PLAN, ("_check",)),
     "tatami/plan/cpu/streaming.py": Area(_CPU_PLAN, ("_check",)),
-    "tatami/plan/cpu/tile_rules.py": Area(_CPU_PLAN),
+    "tatami/plan/cpu/tile_rules.py": Area(_CPU_PLAN, ("tile_rules", "width_rule")),
     "tatami/plan/cpu/turn.py": Area(_CPU_PLAN, ("_check",)),
     "tatami/plan/cpu/window.py": Area(_CPU_PLAN, ("_check", "not_lying", "not_whole")),
     "tatami/plan/loops/phase_rules.py": Area(("tests/plan/loops/test_phase_rules.py",)),

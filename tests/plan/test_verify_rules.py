@@ -304,6 +304,8 @@ def test_parts_of_a_split_are_all_lets_in_order_of_use() -> None:
     assert any(
         f"{lets[1]} stands before {lets[0]}, which it uses" == f for f in faults(CpuSplit(((*lets[1:], lets[0]),)), region)
     )
+    joined = (lets[0], *reversed(lets[1:]))
+    assert len(lets) > 2 and len(faults(CpuSplit((joined,)), region)) == 1
     where = "the Region writes at computed positions or in place"
     first = region.yields[0]
     for yields in ((replace(first, combine="add"),), (replace(first, indices=("q",)),), (first, replace(first, combine="max"))):

@@ -361,6 +361,9 @@ PROGRAMS: Final = MappingProxyType(
         "a fault of a Region": (program(replace(copy, yields=())), "r: Y: the output is never written"),
         "an alignment of 0": (program(replace(copy, inputs=(Param("X", MemRef(F32, shape(4, 8), alignment=0)),))), "r: alignment 0"),
         "an alignment of 48": (program(replace(copy, outputs=(Target("Y", MemRef(F32, shape(4, 8), alignment=48)),))), "r: alignment 48"),
+        "an alignment of 8192": (program(replace(copy, inputs=(Param("X", MemRef(F32, shape(4, 8), alignment=8192)),))), "r: alignment 8192"),
+        "an input promised at 48": (program(copy, inputs=(replace(TWO[0], alignment=48),)), "main: x: alignment 48 is not a power of two"),
+        "a result promised at 8192": (program(copy, outputs=(Output("y", F32, shape(4, 8), alignment=8192),)), "main: y: alignment 8192"),
         "an input of another type": (program(copy, inputs=(Input("x", F16, shape(4, 8)),)), "r: X: the Region reads fp32, the tensor is fp16"),
         "an input of another shape": (program(copy, inputs=(Input("x", F32, shape(4, 9)),)), "r: X: the Region sees shape [4, 8], the tensor has [4, 9]"),
         "a call of no program": (program(step), "main: s: it calls 'f', which is not a program"),
@@ -383,6 +386,8 @@ def test_programs_without_faults() -> None:
     for main in (
         program(copy),
         program(aligned),
+        program(replace(copy, inputs=(Param("X", MemRef(F32, shape(4, 8), alignment=4096)),))),
+        program(copy, inputs=(replace(TWO[0], alignment=4096),)),
         program(step),
         program(replace(step, kind="host", targets=("q",))),
         program(copy, then),

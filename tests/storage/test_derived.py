@@ -275,6 +275,22 @@ def test_routines_take_and_give_what_they_are_for(made: Callable[[str], dict[str
     assert "sort of 1 operands to 1 results" in refusal(document)
 
 
+def test_attributes_of_routines_are_of_their_types(made: Callable[[str], dict[str, Json]]) -> None:
+    edits: dict[str, dict[str, tuple[object, ...]]] = {
+        "gather_scan_sort": {"axis": (True, "0", 9), "descending": (1, [], "x")},
+        "trees_of_decisions": {"how": ([], True, 3, -1, 0.5)},
+    }
+    for program, attributes in edits.items():
+        for name, value in ((n, v) for n, values in attributes.items() for v in values):
+            document = made(program)["tiny"]
+            call = next(u["arg"] for u in document["programs"]["main"]["uops"] if u["uop"] == "CALL")
+            call["attrs"][name] = value
+            assert "InvalidAttribute" in refusal(document), (program, name, value)
+            document = made(program)["region"]
+            next(r for r in document["programs"]["main"]["body"] if "opaque" in r)["opaque"]["attrs"][name] = value
+            assert "InvalidRegion" in refusal(document), (program, name, value)
+
+
 def test_tables_of_trees_lead_nowhere_else(made: Callable[[str], dict[str, Json]]) -> None:
     import base64
     import hashlib

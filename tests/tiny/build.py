@@ -31,7 +31,7 @@ from tatami.tiny.ir import (
     ShrinkOp,
 )
 
-F32, F16, I32, I64, BOOL = DType.fp32, DType.fp16, DType.i32, DType.i64, DType.bool
+F32, F16, I8, I32, I64, BOOL = DType.fp32, DType.fp16, DType.i8, DType.i32, DType.i64, DType.bool
 
 
 class Build:

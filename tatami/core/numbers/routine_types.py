@@ -11,19 +11,19 @@ from typing import Any, TypeAlias
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape, expr
-from tatami.core.numbers.trees import COLUMNS
+from tatami.core.numbers.trees import COLUMNS, HOW
 
 Typed: TypeAlias = tuple[DType, Shape]
 COUNTS = {"sort": (1, 2), "topk": (1, 2), "tree_ensemble": (5, 1)}
 """Routine -> (number of operands, number of results)."""
 
 
-ATTRIBUTES = {
-    "sort": frozenset({"axis", "descending"}),
-    "topk": frozenset({"axis", "largest", "k"}),
-    "tree_ensemble": frozenset({"outputs", "how"}),
+ATTRIBUTES: dict[str, dict[str, type]] = {
+    "sort": {"axis": int, "descending": bool},
+    "topk": {"axis": int, "largest": bool, "k": int},
+    "tree_ensemble": {"outputs": int, "how": int},
 }
-"""Routine -> names of its attributes."""
+"""Routine -> its attributes and their types."""
 REQUIRED = {"topk": frozenset({"k"}), "tree_ensemble": frozenset({"outputs"})}
 """Routine -> names of the attributes that have no default."""
 
@@ -32,9 +32,11 @@ def routine_fault(routine: str, operands: Sequence[Typed], results: Sequence[Typ
     """Why the routine cannot be called with these types; empty if it can, or if it is not a native routine."""
     if routine not in COUNTS:
         return ""
-    unknown = sorted(attrs.keys() - ATTRIBUTES[routine])
-    if unknown:
+    types = ATTRIBUTES[routine]
+    if unknown := sorted(attrs.keys() - types.keys()):
         return f"{routine} has no attribute {unknown[0][:40]!r}"
+    if wrong := next((n for n in sorted(attrs) if type(attrs[n]) is not types[n]), ""):
+        return f"attribute {wrong} of {routine} is {repr(attrs[wrong])[:40]}, which is not of type {types[wrong].__name__}"
     if missing := sorted(REQUIRED.get(routine, frozenset()) - attrs.keys()):
         return f"{routine} needs the attribute {missing[0]!r}"
     if (len(operands), len(results)) != COUNTS[routine]:
@@ -48,7 +50,7 @@ def _order(routine: str, x: Typed, results: Sequence[Typed], attrs: Mapping[str,
     axis = attrs.get("axis", -1)
     if values != dtype or positions != DType.i64 or at != at_too or len(at) != len(shape):
         return f"{routine} of {dtype} gives {dtype} and i64 of one shape and rank"
-    if isinstance(axis, bool) or not isinstance(axis, int) or not -max(len(shape), 1) <= axis < max(len(shape), 1):
+    if not -max(len(shape), 1) <= axis < max(len(shape), 1):
         return f"axis {axis!r} of rank {len(shape)}"
     along = axis % max(len(shape), 1)
     if any(a != b for k, (a, b) in enumerate(zip(at, shape, strict=True)) if k != along or routine == "sort"):
@@ -63,6 +65,8 @@ def _order(routine: str, x: Typed, results: Sequence[Typed], attrs: Mapping[str,
 
 def _trees(operands: Sequence[Typed], result: Typed, attrs: Mapping[str, Any]) -> str:
     (dtype, x), nodes, roots, targets, (of_values, values) = operands
+    if not 0 <= attrs.get("how", 0) < len(HOW):
+        return f"how {attrs['how']}: trees are combined in the ways 0 to {len(HOW) - 1}"
     tables = all(t[0] == DType.i32 and len(t[1]) == rank for t, rank in ((nodes, 2), (roots, 1), (targets, 1)))
     if dtype not in COLUMNS or len(x) != 2 or not tables or nodes[1][1] != expr(COLUMNS[dtype]):
         return "tables of trees are i32, as many columns as the dtype of x has"

@@ -128,12 +128,9 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
         if (operand := sides[side == ("m" if plan.swap else "n")]) in plan.packed:
             why = f"the operand of side {side}, {operand}, is packed: it lies in memory as it is read already"
             yield invalid_plan(region, why, f"leave {side} out of in_place, or {operand} out of packed")
-            continue
-        if side_matrix(region, shape, side, plan.swap, groups if plan.by_tiles else None) is None:
+        elif side_matrix(region, shape, side, plan.swap, groups if plan.by_tiles else None) is None:
             why = f"the operand of side {side} is not a matrix with contiguous rows of {c.acc}'s type"
             yield invalid_plan(region, why, f"leave {side} out of in_place")
-        elif (operand := sides[(side == "n") != plan.swap]) in plan.packed:
-            yield invalid_plan(region, f"{operand} is packed, and used in place as side {side}", "name it in one of both")
     if (
         (plan.parts > 1) != (plan.split == "k")
         or min(plan.mr, plan.nr, plan.mc, plan.nc) < 1

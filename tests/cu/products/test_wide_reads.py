@@ -21,7 +21,7 @@ from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.verify_memory import check_memory
-from tatami.gpu.statement_ir import Epilogue, WideRead
+from tatami.gpu.statement_ir import Epilogue, StGlobalVec, WideRead
 from tatami.gpu.streaming.axes import unconditional_reads
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import Sm90Mma
@@ -164,29 +164,64 @@ def test_loads_in_machine_code(name: str, loads: set[str], tmp_path: Path) -> No
 
 
 N = var("n")
-FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "3 elements": ({"width": 3}, "3 elements of p2 at once"),
-    "more than the columns of a thread": ({"width": 4}, "4 elements of p2 at once; a thread has 2 columns"),
-    "every second element": ({"index": N * 2}, "which no result is made of"),
-    "another tensor": ({"param": "p0"}, "which no result is made of"),
-}
+FAULTS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "one element": ("pairs of 16 bits", {"width": 1}, "1 elements of p2 at once"),
+    "3 elements": ("pairs of 16 bits", {"width": 3}, "3 elements of p2 at once"),
+    "more than the columns of a thread": ("pairs of 16 bits", {"width": 4}, "4 elements of p2 at once; a thread has 2 columns"),
+    "more than the columns of a thread of fma": ("four of fp32", {"width": 8}, "8 elements of p2 at once; a thread has 4 columns"),
+    "more than an access": ("two times four through shared memory", {"width": 8}, "8 elements of p2 at once; a thread has 8 columns"),
+    "every second element": ("pairs of 16 bits", {"index": N * 2}, "which no result is made of"),
+    "another tensor": ("pairs of 16 bits", {"param": "p0"}, "which no result is made of"),
+}  # fmt: skip
+
+
+def with_epilogue(kernel: Kernel, **fields: Any) -> Kernel:
+    body = tuple(msgspec.structs.replace(s, **fields) if isinstance(s, Epilogue) else s for s in kernel.body)
+    return msgspec.structs.replace(kernel, body=body)
+
+
+def with_stores(kernel: Kernel, *widths: int) -> Kernel:
+    """The kernel with each of its stores in these widths one after the other."""
+    body: list[Any] = []
+    for s in kernel.body:
+        body += [msgspec.structs.replace(s, width=w) for w in widths] if isinstance(s, StGlobalVec) else [s]
+    return msgspec.structs.replace(kernel, body=tuple(body))
+
+
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if case[0] == "emulated-sm80"])
+def test_vectors_of_lowering_are_accepted(name: str) -> None:
+    assert check_memory(kernel_of(compilation_of(name)[1])) == []
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_vector_that_is_none_is_refused(name: str) -> None:
-    kernel = kernel_of(compilation_of("pairs of 16 bits")[1])
-    changes, why = FAULTS[name]
-    first, *others = (w for w in epilogue_of(kernel).wide)
-
-    def edited(s: Any) -> Any:
-        if isinstance(s, Epilogue):
-            return msgspec.structs.replace(s, wide=(msgspec.structs.replace(first, **changes), *others))
-        return s
-
-    body = tuple(map(edited, kernel.body))
-    assert [d.why for d in check_memory(kernel)] == []
-    (fault,) = check_memory(msgspec.structs.replace(kernel, body=body))
+    case, changes, why = FAULTS[name]
+    kernel = kernel_of(compilation_of(case)[1])
+    first, *others = epilogue_of(kernel).wide
+    (fault,) = check_memory(with_epilogue(kernel, wide=(msgspec.structs.replace(first, **changes), *others)))
     assert why in fault.why
+
+
+def test_a_vector_is_read_once_and_of_a_parameter() -> None:
+    kernel = kernel_of(compilation_of("pairs of 16 bits")[1])
+    wide = epilogue_of(kernel).wide
+    assert [d.why for d in check_memory(with_epilogue(kernel, wide=(*wide, wide[0])))] == ["a vector is read twice"]
+    params = tuple(p for p in kernel.params if p.name != wide[0].param)
+    why = f"a vector of {wide[0].param}[{wide[0].index}], which no result is made of"
+    assert why in [d.why for d in check_memory(msgspec.structs.replace(kernel, params=params))]
+
+
+def test_columns_of_a_thread_behind_shared_memory_are_those_of_its_widest_store() -> None:
+    ring, pairs = (kernel_of(compilation_of(n)[1]) for n in ("eight through shared memory", "pairs of 16 bits"))
+    assert (
+        check_memory(with_stores(ring, 1, 8))
+        == check_memory(with_stores(ring, 8, 1))
+        == check_memory(with_stores(pairs, 1))
+        == []
+    )
+    for widths, columns in (((4,), 4), ((), 1)):
+        said = {d.why.split("; ")[1].split(",")[0] for d in check_memory(with_stores(ring, *widths))}
+        assert said == {f"a thread has {columns} columns"}
 
 
 def test_a_column_is_no_vector() -> None:
@@ -194,6 +229,5 @@ def test_a_column_is_no_vector() -> None:
     kernel = kernel_of(compilation_of("one for each row")[1])
     (read,) = (r for let in epilogue_of(kernel).ops for r in unconditional_reads(let.expr, {}))
     wide = (WideRead(read.tensor, read.map[0], 2),)
-    body = tuple(msgspec.structs.replace(s, wide=wide) if isinstance(s, Epilogue) else s for s in kernel.body)
-    (fault,) = check_memory(msgspec.structs.replace(kernel, body=body))
+    (fault,) = check_memory(with_epilogue(kernel, wide=wide))
     assert "not neighbours in memory" in fault.why

@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from tatami.api import prepare
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.core.target import PRESETS
+from tatami.frontend.graph import Graph
 from tatami.plan.cpu.contraction_rules import as_obeyed, blocks_of_one_tile, contraction_rules, divided_by_threads
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Cast, Index, Region, Yield
 from tatami.region.views.kinds import contractions
+from tests.loop.products.test_narrow_weights import VNNI, Weights
 from tests.region.examples import iters, let, mul, param, read, target, total
 
 replace = msgspec.structs.replace
@@ -152,3 +155,29 @@ FAULTS: dict[str, tuple[Region, dict[str, Any], tuple[str, ...]]] = {
 def test_a_broken_rule_is_the_one_fault(name: str) -> None:
     region, fields, wanted = FAULTS[name]
     assert tuple(d.why for d in contraction_rules(replace(PLAN, **fields), region, PRESETS["cpu:avx512"])) == wanted
+
+
+def by_blocks() -> tuple[Region, CpuContraction]:
+    """The product of quantised rows with codes that have a scale for 32 steps of k, and the plan that multiplies it by blocks."""
+    g = Graph("g")
+    x = g.input("x", ("B", 96), DType.fp32)
+    g.output("y", x @ Weights("i8", 96, 40, 32, False).put(g))
+    stages = prepare(g, target=VNNI, precision="int8").stages
+    (found,) = [
+        (r.region, c.plan) for r in stages["plan"].main.regions for c in r.choices if isinstance(c.plan, CpuContraction)
+    ]
+    return next(r for r in stages["region"].main.body if isinstance(r, Region) and r.name == found[0]), found[1]
+
+
+def test_blocks_are_multiplied_where_they_are_packed() -> None:
+    region, plan = by_blocks()
+
+    def faults(plan: CpuContraction, of: Region = region) -> list[str]:
+        return [d.why.split(";")[0] for d in contraction_rules(plan, of, VNNI)]
+
+    assert plan.dot == "blocks_vnni" and faults(plan) == []
+    assert faults(replace(plan, packed=())) == ["blocks_vnni of k"]
+    assert faults(replace(plan, dot="quads_vnni")) == ["quads_vnni of k"]
+    assert faults(replace(plan, acc="acc"), product()) == ["n1 is not an operand of the contraction", "blocks_vnni of k"]
+    assert faults(replace(plan, split="k", parts=3)) == ["split k by blocks_vnni, which multiplies all of k"]
+    assert faults(replace(plan, split="k", parts=3, dot="")) == []

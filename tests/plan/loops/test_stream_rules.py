@@ -119,6 +119,7 @@ WRONG: list[tuple[str, GpuStream, Region, str]] = [
     ("outer axes of a routine", replace(EMPTY, outer=("m",)), SORT, "loops for the routine sort"),
     ("vectors of a routine", replace(EMPTY, vector_bytes=8), SORT, "vector_bytes 8 for the routine sort"),
     ("threads of a routine", replace(EMPTY, threads=128, owners=2), SORT, "128 threads, 2 owners for the routine sort"),
+    ("no owner of a routine", replace(EMPTY, owners=0), SORT, "0 owners for the routine sort"),
     ("groups of a routine", replace(EMPTY, groups=(2,), fused=True), SORT, "groups 2, fused for the routine sort"),
     ("passes of a routine", replace(EMPTY, passes=(TOP,)), SORT, "loops for the routine sort"),
     ("storage of a routine", replace(EMPTY, storage=ROW), SORT, "loops for the routine sort"),

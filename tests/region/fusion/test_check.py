@@ -19,7 +19,7 @@ from tatami.tiny.infer import Type
 from tatami.tiny.ir import CallOp, IotaOp, Program, ResultOp, ResultType
 from tests.poly_view.test_verify import product
 from tests.region.fusion.test_decided_sizes import length_regulator
-from tests.tiny.build import F16, F32, I64, Build
+from tests.tiny.build import F16, F32, I8, I64, Build
 
 replace = msgspec.structs.replace
 
@@ -55,6 +55,24 @@ def widened(*stored: str) -> Module[Program]:
     return b.module(b.fn("neg", e), *(e for _ in stored))
 
 
+def dequantised(*stored: str) -> Module[Program]:
+    """c = q in fp32 of codes in 8 bits, m = c / 2, y = -m, z = |m|."""
+    b = Build()
+    m = b.fn("mul", b.cast(b.input("q", I8, "N"), F32), b.expand(b.const(0.5, F32), ("N",), ()))
+    return b.module(b.fn("neg", m), b.fn("abs", m), *(m for _ in stored))
+
+
+def exchanged() -> tuple[Module[Program], list[str]]:
+    """Two sums over processes, begun in this order, neither of which reads the other; and the ids of all values."""
+    b = Build()
+    x = b.input("x", F32, 4)
+    steps = [
+        b.add(CallOp("host", ("all_reduce",), (ResultType(F32, shape(4)),), attrs={"op": "sum", "number": k}), x)
+        for k in (0, 1)
+    ]
+    return b.module(*(b.add(ResultOp(0), s) for s in steps)), list(b.nodes)
+
+
 def called() -> Module[Program]:
     """The negative of a call's result, and the call's operand."""
     b = Build()
@@ -75,6 +93,8 @@ def called() -> Module[Program]:
         (widened(), ("n1 n2 n3", "n2")),
         (widened(), ("n1 n2", "n3", "n2")),
         (called(), ("n1", "n2", "n3", "n4")),
+        (dequantised(), ("n1 n4 n5 n6", "n4")),
+        (dequantised(), ("n1 n4", "n5", "n4", "n6")),
     ],
 )
 def test_groups_that_fit(tiny: Module[Program], groups: tuple[str, ...]) -> None:
@@ -95,6 +115,7 @@ WRONG: list[tuple[Module[Program], tuple[str, ...], list[str]]] = [
     (chain(), ("n1 n2 n3", "n1 n4"), ["n1: it stands in groups 0 and 1, and is in memory too"]),
     (chain("e"), ("n1 n2", "n1 n3", "n4"), ["n1: it stands in groups 0 and 1, and is in memory too"]),
     (chain(), ("n4", "n1 n2 n3"), ["n2: group 0 reads it before group 1 computes it", "n3: group 0 reads it before group 1 computes it"]),
+    (dequantised("m"), ("n1 n4 n5 n6", "n4"), ["n4: it stands in groups 0 and 1, and is in memory too"]),
     (chain(), ("n2", "n1", "n3", "n4"), ["n1: group 0 reads it before group 1 computes it"]),
 ]  # fmt: skip
 
@@ -135,6 +156,13 @@ def test_coordinates_and_casts_are_computed_by_every_reader() -> None:
     assert [s.value for s in view_of(tiny).statements] == ["n0", "n1", "n3", "n4"]
     assert faults(tiny, "n0 n1 n3", "n0 n1 n4") == []
     assert faults(tiny, "n0 n1 n3 n4", "n1") == []
+
+
+def test_exchanges_begin_in_one_order_in_all_processes() -> None:
+    tiny, (_, first, second, *results) = exchanged()
+    one, other = (f"{step} {result}" for step, result in zip((first, second), results))
+    assert faults(tiny, one, other) == []
+    assert faults(tiny, other, one) == [f"{second}: group 0 has an exchange that begins after that of group 1"]
 
 
 def test_a_size_is_decided_before_it_is_used() -> None:

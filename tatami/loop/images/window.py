@@ -320,21 +320,35 @@ class Windows(Tiles):
     def totals(self, points: list[Point]) -> list[loop.Reg]:
         """Registers with the reduces of neighbouring rows, each over all places in order; an operand that several rows use is
         used while it is in a register."""
-        axes, init = self.reduce.axes, self.reduce.init
-        first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
-        totals = [self.em.declare(self.em.widen(first, p.lanes)) for p in points]
-        every = [dict(zip(axes, place)) for place in places(*(range(self.size_of(a)) for a in axes))]
-        steps = [(k, at) for k in range(len(points)) for at in every]
+        totals = [self.em.declare(self.em.widen(self.start(k), p.lanes)) for k, p in enumerate(points)]
+        steps = [(k, at) for k in range(len(points)) for at in self.places() if self.is_inside(k, at)]
         if self.rows is not None:
             s = self.rows
             steps.sort(key=lambda step: step[0] * s.stride + step[1][s.window] * s.dilation)
         for k, at in steps:
-            p = points[k]
-            body = rewrite(self.reduce.body, self.replacing(at))
-            q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
-            self.look(at, q)
-            self.em.emit(loop.Assign(totals[k], self.joined(totals[k], body, q)))
+            self.add(totals[k], at, points[k])
         return totals
+
+    def start(self, k: int) -> loop.Value:
+        """The value that the reduce of row `k` of a group begins with."""
+        init = self.reduce.init
+        return neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
+
+    def places(self) -> list[dict[str, int]]:
+        """All places of the window, in order."""
+        axes = self.reduce.axes
+        return [dict(zip(axes, place)) for place in places(*(range(self.size_of(a)) for a in axes))]
+
+    def is_inside(self, k: int, at: dict[str, int]) -> bool:
+        """True if the sum of row `k` of a group reads its operand at this place."""
+        return True
+
+    def add(self, total: loop.Reg, at: dict[str, int], p: Point) -> None:
+        """Statements for one more term of a sum, at a place of the window."""
+        body = rewrite(self.reduce.body, self.replacing(at))
+        q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
+        self.look(at, q)
+        self.em.emit(loop.Assign(total, self.joined(total, body, q)))
 
     def look(self, at: dict[str, int], p: Point) -> None:
         """Statements before the scratch is read at one place of the window: a vector that the plan joins is made from two."""

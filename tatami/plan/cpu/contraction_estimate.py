@@ -42,7 +42,7 @@ CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
 sliver of them, whose loops are short: measured at 1 to 300 columns."""
 
-CYCLES_PER_LOOKUP = 12.0
+CYCLES_PER_LOOKUP = 14.0
 """Cycles of a page lookup beyond the TLB, of which several are under way at once: the time by which columns in place take longer
 than in one that fits, measured at 16 to 192 rows of 122x122 to 244x244 columns, 7 to 18 cycles."""
 

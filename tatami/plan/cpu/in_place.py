@@ -28,9 +28,6 @@ NEAR = 1536
 TLB_BYTES = 5 << 20
 """Bytes of a columns' operand and of the results up to which their pages stay in the TLB: measured, on 4 KB pages. Beyond it,
 each panel looks up the pages of all rows for each sliver again, where a copied band of slivers does so once."""
-OPEN = 16
-"""Columns of a large image per column of a usual one, if their number is open: 500x500 to 128x128. Copied bands take at most a
-tenth longer where the TLB holds all pages, and columns in place up to twice as long where it does not: measured."""
 WAYS = 8
 """Associativity that is assumed for L2, since targets do not say."""
 TALL = 8
@@ -69,7 +66,7 @@ def in_place_sides(
     if columns is not None and not packed:
         if _is_near(region, columns):
             most = NARROW_NEAR
-        elif is_past_tlb(narrow, wide * (1 if _pitch(region, columns) else OPEN), k, _itemsize(region, columns)):
+        elif is_past_tlb(narrow, wide, k, _itemsize(region, columns)):
             most = 0
         else:
             lines = _lines(region, columns, tile[1])

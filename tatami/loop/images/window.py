@@ -230,7 +230,7 @@ class Windows(Tiles):
         env = {**values, "seen_column": entry}
         first = substitute(self.address(tensor, self.entries()), env)
         end = substitute(first, {x: var(x) + (self.lanes - 1)})
-        elements = self.elements(tensor)
+        elements = product(self.memrefs[tensor].shape)
         place = row + rest * self.pitch + var(x)
         p = Point(env, x, self.lanes)
         outside = loop.Const(self.window.outside, self.seen_dtype)
@@ -248,10 +248,6 @@ class Windows(Tiles):
             return loop.For(x, *limits, parts, self.lanes, simd=True)
         fits = loop.Within((Guard(first, elements), Guard(end, elements)))
         return loop.For(x, *limits, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True)
-
-    def elements(self, tensor: str) -> Expr:
-        """The number of elements of a tensor."""
-        return product(self.memrefs[tensor].shape)
 
     def entries(self) -> tuple[Expr, ...]:
         """The index of the sliding operand's tensor at the row and column named in the scratch."""
@@ -336,8 +332,7 @@ class Windows(Tiles):
 
     def places(self) -> list[dict[str, int]]:
         """All places of the window, in order."""
-        axes = self.reduce.axes
-        return [dict(zip(axes, place)) for place in places(*(range(self.size_of(a)) for a in axes))]
+        return [dict(zip(self.reduce.axes, at)) for at in places(*(range(self.size_of(a)) for a in self.reduce.axes))]
 
     def is_inside(self, k: int, at: dict[str, int]) -> bool:
         """True if the sum of row `k` of a group reads its operand at this place."""

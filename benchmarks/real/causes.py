@@ -8,7 +8,7 @@ SPEED = {
     "places fill twelve and a half slivers of 32, and the last is multiplied whole.",
     "slanet-plus": "at 488x488, where memory is read from L3: 1x1 products from 192 to 48 channels of 122x122 3.41 and 3.61 ms next to "
     "2.75 and 2.72 there, bound 2.36; resizes into a concatenation 1.69 ms next to 1.15 for the two nodes there.",
-    "chars2vec": "two loops of five turns for five letters: 0.31 of 0.63 ms are kernels, the rest is the steps between turns.",
+    "chars2vec": "two loops of five turns for five letters: 0.31 of 0.63 ms are kernels, the rest is outside of them.",
     "isbn-yolo": "stems with SiLU epilogues: 3 to 16 channels of 160x160 0.50 ms (bound 0.29), 16 to 32 of 80x80 0.76, 1x1 of 48 to "
     "64 channels of 80x80 0.52 (bound 0.34). There they take 0.28, 0.52 and 0.35, and the activations are nodes of their own.",
     "title-decoder": "attention of one query: 16 kernels, 0.58 of 2.06 ms. A kernel of 18 heads takes 45 us over 7 keys and 27 us over one "

@@ -39,7 +39,7 @@ NEAR = 4.0
 """Ratio of the bandwidth of a cache to that of memory."""
 FAR_RATIO = 3
 """Minimum ratio between a size and its hint for other plans to be examined."""
-SHARE = 0.04
+SHARE = 0.03
 """Minimum share of the program's estimate at a point for a kernel to be examined there."""
 GAIN, AHEAD = 1.3, 1.05
 """Minimum ratio of the own plan's time to the other's: at the point, and everywhere behind the guard. Estimates err by as

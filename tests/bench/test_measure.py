@@ -17,6 +17,7 @@ from tatami.bench.measure import measure
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.core.signature import symbols
 from tatami.frontend.graph import Graph
 from tatami.ledger.database import open_ledger
 from tatami.ledger.exchange import csv_text
@@ -41,6 +42,16 @@ def test_every_kernel_has_a_time_and_an_estimate() -> None:
     assert found.timings and all(0 < t.seconds < 1 and t.estimate and t.bound for t in found.timings)
     assert 0 < found.whole < 1 and found.runs >= 5
     assert estimate_sizes(compilation).keys() == {"B"}
+
+
+def test_results_whose_sizes_values_decide_are_called() -> None:
+    g = Graph()
+    g.output("where", (g.input("x", (64, 32), DType.fp32) * 2.0).nonzero())
+    compilation = prepare(g)
+    guesses = dict.fromkeys(symbols(compilation.stages["frontend"].main.signature), 128)
+    assert guesses  # the number of places, which 2048 values decide
+    found = measure(compilation, {"x": X}, guesses, threads=1, seconds=0.01)
+    assert found.timings and found.runs >= 5
 
 
 def test_only_the_cpu_is_measured() -> None:

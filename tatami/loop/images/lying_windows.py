@@ -5,10 +5,12 @@
             the first vector of columns     lanes outside are blended in
             vectors in the middle           loads from the tensor, no guard
             the last ones                   lanes outside are blended in, as many results as there are columns
+        else, in a plane that is one block: the same, with text of its own for these rows
+            before the columns              the terms of rows outside, which are one number for a whole row of results
         else: the rows that they see are copied to scratch, as for blocks of rows
 
 A vector at the end of a row reads on into the next one, whose lanes are then dropped: so the rows before and after it have to
-be inside too."""
+be inside too. The first and the last row of a plane are read up to their ends, and shifted."""
 
 from __future__ import annotations
 
@@ -38,6 +40,10 @@ class LyingWindows(Windows):
         """True while the statements for rows in place are made."""
         self.first_column: int | None = None
         """First column of the current vector if lanes of it, or of the columns that it sees, are outside; else None."""
+        self.first_seen: int | None = None
+        """First row that the current rows of results see if some of what they see is outside, by number; else None."""
+        self.starts: list[loop.Reg] = []
+        """Sums of the terms outside, for each of the current rows, if some of what they see is outside."""
         self.group = self.rows_together(self.terms())
         self.seen_rows = self.span(self.down, expr(self.group))
 
@@ -52,18 +58,87 @@ class LyingWindows(Windows):
         parallel = loop.Parallel(x, items, work, stmts, (self.scratch, *self.kept))
         return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
 
+    def all_rows(self) -> Stmts:
+        """Rows in groups: of a plane that is one block, those that see rows outside by themselves."""
+        height = self.height.as_int()
+        if self.blocks != ONE or height is None:
+            return super().all_rows()
+        groups = {y: min(self.group, height - y) for y in range(0, height, self.group)}
+        inner = [y for y, count in groups.items() if count == self.group and self.sees_inside(y, count)]
+        out: list[loop.Stmt] = []
+        for y, count in groups.items():
+            if y not in inner:
+                out += self.border_rows(y, count)
+            elif y == inner[0]:
+                main = self.counter(self.height)
+                rows = self.lying_rows(var(main), count)
+                out.append(loop.For(main, expr(y), expr(inner[-1] + count), rows, step=count))
+        return tuple(out)
+
+    def sees_inside(self, y: int, count: int) -> bool:
+        """True if all rows that `count` rows of results from `y` on see are inside, and the rows before and after these."""
+        first = self.top(y)
+        reach = self.span(self.down, expr(count)).as_int()
+        assert reach is not None
+        return first > 0 and first + reach < self.stop_row
+
+    def top(self, y: int) -> int:
+        """First row that row `y` of results sees."""
+        return y * self.down.stride + (self.down.offset.as_int() or 0)
+
+    @property
+    def stop_row(self) -> int:
+        """Number of rows of the tensor up to the last one inside."""
+        return self.plane.first + self.plane.rows
+
+    def border_rows(self, y: int, count: int) -> Stmts:
+        """Results of `count` rows from `y` on, which see rows outside. Each of them begins with the terms outside: numbers
+        that are the same for all its columns."""
+        self.first_seen = self.top(y)
+        with self.em.block() as out:
+            self.starts = [self.sum_outside(k, self.point(expr(y + k), ZERO, "", 1)) for k in range(count)]
+            rows = self.lying_rows(expr(y), count)
+        self.first_seen, self.starts = None, []
+        return (*out, *rows)
+
+    def sum_outside(self, k: int, p: Point) -> loop.Reg:
+        """The terms of row `k` at places whose rows are outside."""
+        total = self.em.declare(super().start(k))
+        for at in self.places():
+            if not self.is_inside(k, at):
+                with self.em.block() as term:
+                    q = Point({**p.env, **{a: expr(v) for a, v in at.items()}})
+                    key = self.em.let_key(SEEN, tuple(q.at(e) for e in self.seen(at).map), q)
+                    self.em.remember(key, loop.Const(self.window.outside, self.seen_dtype))
+                    self.add(total, at, p)
+                for stmt in term:
+                    self.em.emit(stmt)
+        return total
+
+    def start(self, k: int) -> loop.Value:
+        return self.starts[k] if self.starts else super().start(k)
+
+    def is_inside(self, k: int, at: dict[str, int]) -> bool:
+        s = self.down
+        return self.first_seen is None or 0 <= self.first_seen + k * s.stride + at[s.window] * s.dilation < self.stop_row
+
+    def lying_rows(self, y: Expr, count: int) -> Stmts:
+        """Results of `count` rows from `y` on, in place."""
+        (block, own), (self.y0, self.own), self.is_lying = (self.y0, self.own), (y, ZERO), True
+        rows = super().some_rows(y, count)
+        (self.y0, self.own), self.is_lying = (block, own), False
+        return rows
+
     def some_rows(self, y: Expr, count: int) -> Stmts:
         """Results of `count` rows from `y` on: in place if all rows that they see are inside, else through scratch."""
         s, (block, end, own) = self.down, (self.y0, self.y1, self.own)
+        lying = self.lying_rows(y, count)
         self.y0, self.y1, self.own = y, y + count, ZERO
         copied = (*self.fill(), *super().some_rows(y, count))
-        self.is_lying = True
-        lying = super().some_rows(y, count)
-        self.is_lying = False
         self.y0, self.y1, self.own = block, end, own
-        height = expr(self.plane.first + self.plane.rows)
         first = y * s.stride + s.offset
         before, after = first - 1, first + self.span(s, expr(count))
+        height = expr(self.stop_row)
         return (loop.If(loop.Within((Guard(before, height), Guard(after, height))), lying, copied),)
 
     @property
@@ -80,6 +155,11 @@ class LyingWindows(Windows):
             yield from super().vectors()
             return
         first, last = inner_vectors(self.region, self.window, self.plane, self.lanes)
+        if self.first_seen is not None:
+            c = self.columns
+            starts = (i * c.dilation + (c.offset.as_int() or 0) for i in range(self.size_of(c.window)))
+            room = columns_inside(self.window, self.plane) - max(map(self.line_end, starts))
+            last = max(first, min(last, (room // c.stride + self.lanes) // self.lanes * self.lanes))
         before, after = range(0, first, self.lanes), range(last, self.whole_width, self.lanes)
         ends = [(x, x + self.lanes) for x in (*before, *after)]
         inner = [(first, last)] if first < last else []
@@ -106,6 +186,13 @@ class LyingWindows(Windows):
         over = start % p.lanes if self.plan.joined else 0
         first = self.line(row, start - over, p)
         return self.em.declare(loop.Across(first, self.line(row, start - over + p.lanes, p), over)) if over else first
+
+    def line_end(self, start: int) -> int:
+        """End of the lines that a vector from `start` on is made of, from the column of its first result on."""
+        lanes, stride = self.lanes, self.columns.stride
+        if not self.plan.joined:
+            return start + lanes if stride == 1 else start - (start - (self.columns.offset.as_int() or 0)) % 2 + 2 * lanes
+        return -(-(start // stride) // lanes) * lanes * stride + lanes * stride
 
     def every_second(self, row: Expr, start: int, p: Point) -> loop.Reg:
         """A vector of every second column. One that begins with the last odd column before two lines takes it from the line in
@@ -140,17 +227,31 @@ class LyingWindows(Windows):
         known = em.recall(key)
         if isinstance(known, loop.Reg):
             return known
-        tensor = self.window.read.tensor
-        place = substitute(self.address(tensor, self.entries()), {**self.at, "seen_row": row, "seen_column": column})
-        value: loop.Value = loop.Load(tensor, em.simplified(place), self.seen_dtype, p.lanes)
-        outside = em.widen(loop.Const(self.window.outside, self.seen_dtype), p.lanes)
-        if self.first_column is not None:
-            at = self.first_column * self.columns.stride + start
-            low, high = max(0, -at), min(p.lanes, columns_inside(self.window, self.plane) - at)
-            if low >= high:
-                value = outside
-            elif high - low < p.lanes:
-                value = loop.Op("where", em.level(loop.LaneRange(expr(low), expr(high), p.lanes), value, outside))
-        reg = em.declare(value)
+        inside = columns_inside(self.window, self.plane)
+        reg = em.declare(self.loaded(row, column) if self.first_column is None else self.blended(row, start, inside, p))
         em.remember(key, reg)
         return reg
+
+    def loaded(self, row: Expr, column: Expr) -> loop.Value:
+        """The vector that lies at `column` of `row`."""
+        tensor = self.window.read.tensor
+        place = substitute(self.address(tensor, self.entries()), {**self.at, "seen_row": row, "seen_column": column})
+        return loop.Load(tensor, self.em.simplified(place), self.seen_dtype, self.lanes)
+
+    def blended(self, row: Expr, start: int, inside: int, p: Point) -> loop.Value:
+        """A vector of a row whose first `inside` columns are inside, with the value for outside in other lanes. The first and
+        the last row of a plane are not read beyond their ends."""
+        em, first = self.em, (self.first_column or 0) * self.columns.stride
+        at = first + start
+        low, high = max(0, -at), min(p.lanes, inside - at)
+        outside = em.widen(loop.Const(self.window.outside, self.seen_dtype), p.lanes)
+        if low >= high:
+            return outside
+        if low > 0 and row == ZERO:
+            return loop.Across(outside, self.line(row, -first, p), p.lanes - low)
+        if high < p.lanes and row == expr(self.stop_row - 1):
+            return loop.Across(self.line(row, inside - p.lanes - first, p), outside, p.lanes - high)
+        value = self.loaded(row, p.at(var(self.columns.axis)) * self.columns.stride + start)
+        if high - low == p.lanes:
+            return value
+        return loop.Op("where", em.level(loop.LaneRange(expr(low), expr(high), p.lanes), value, outside))

@@ -230,7 +230,7 @@ class Windows(Tiles):
         env = {**values, "seen_column": entry}
         first = substitute(self.address(tensor, self.entries()), env)
         end = substitute(first, {x: var(x) + (self.lanes - 1)})
-        elements = self.elements(tensor)
+        elements = product(self.memrefs[tensor].shape)
         place = row + rest * self.pitch + var(x)
         p = Point(env, x, self.lanes)
         outside = loop.Const(self.window.outside, self.seen_dtype)
@@ -248,10 +248,6 @@ class Windows(Tiles):
             return loop.For(x, *limits, parts, self.lanes, simd=True)
         fits = loop.Within((Guard(first, elements), Guard(end, elements)))
         return loop.For(x, *limits, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True)
-
-    def elements(self, tensor: str) -> Expr:
-        """The number of elements of a tensor."""
-        return product(self.memrefs[tensor].shape)
 
     def entries(self) -> tuple[Expr, ...]:
         """The index of the sliding operand's tensor at the row and column named in the scratch."""
@@ -320,21 +316,34 @@ class Windows(Tiles):
     def totals(self, points: list[Point]) -> list[loop.Reg]:
         """Registers with the reduces of neighbouring rows, each over all places in order; an operand that several rows use is
         used while it is in a register."""
-        axes, init = self.reduce.axes, self.reduce.init
-        first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
-        totals = [self.em.declare(self.em.widen(first, p.lanes)) for p in points]
-        every = [dict(zip(axes, place)) for place in places(*(range(self.size_of(a)) for a in axes))]
-        steps = [(k, at) for k in range(len(points)) for at in every]
+        totals = [self.em.declare(self.em.widen(self.start(k), p.lanes)) for k, p in enumerate(points)]
+        steps = [(k, at) for k in range(len(points)) for at in self.places() if self.is_inside(k, at)]
         if self.rows is not None:
             s = self.rows
             steps.sort(key=lambda step: step[0] * s.stride + step[1][s.window] * s.dilation)
         for k, at in steps:
-            p = points[k]
-            body = rewrite(self.reduce.body, self.replacing(at))
-            q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
-            self.look(at, q)
-            self.em.emit(loop.Assign(totals[k], self.joined(totals[k], body, q)))
+            self.add(totals[k], at, points[k])
         return totals
+
+    def start(self, k: int) -> loop.Value:
+        """The value that the reduce of row `k` of a group begins with."""
+        init = self.reduce.init
+        return neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
+
+    def places(self) -> list[dict[str, int]]:
+        """All places of the window, in order."""
+        return [dict(zip(self.reduce.axes, at)) for at in places(*(range(self.size_of(a)) for a in self.reduce.axes))]
+
+    def is_inside(self, k: int, at: dict[str, int]) -> bool:
+        """True if the sum of row `k` of a group reads its operand at this place."""
+        return True
+
+    def add(self, total: loop.Reg, at: dict[str, int], p: Point) -> None:
+        """Statements for one more term of a sum, at a place of the window."""
+        body = rewrite(self.reduce.body, self.replacing(at))
+        q = Point({**p.env, **{a: expr(v) for a, v in at.items()}}, p.vector, p.lanes)
+        self.look(at, q)
+        self.em.emit(loop.Assign(total, self.joined(total, body, q)))
 
     def look(self, at: dict[str, int], p: Point) -> None:
         """Statements before the scratch is read at one place of the window: a vector that the plan joins is made from two."""

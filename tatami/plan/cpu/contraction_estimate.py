@@ -8,6 +8,7 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ONE, product
 from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import Target
+from tatami.plan.cpu.in_place import page_lookups
 from tatami.plan.ir import DOT_COUNT, CpuContraction
 from tatami.plan.loops.estimate import (
     DOT_RATE,
@@ -41,6 +42,10 @@ CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
 sliver of them, whose loops are short: measured at 1 to 300 columns."""
 
+CYCLES_PER_LOOKUP = 14.0
+"""Cycles of a page lookup beyond the TLB, of which several are under way at once: the time by which columns in place take longer
+than in one that fits, measured at 16 to 192 rows of 122x122 to 244x244 columns, 7 to 18 cycles."""
+
 
 def contraction_estimate(
     region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
@@ -68,6 +73,9 @@ def contraction_estimate(
     packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     packing += _joins(region, plan, (narrow, wide, b * k), target) / threads
+    images = max(1, trips(region, plan.images, sizes))
+    lookups = b * images * page_lookups(region, plan, (narrow, wide // images, k))
+    packing += lookups * CYCLES_PER_LOOKUP / (target.clock or USUAL_CLOCK) / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )

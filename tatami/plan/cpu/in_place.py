@@ -10,7 +10,7 @@ from math import gcd
 from typing import Literal, NamedTuple
 
 from tatami.core.target import CACHE_LINE, Target
-from tatami.plan.ir import IN_PLACE_PITCH
+from tatami.plan.ir import IN_PLACE_PITCH, CpuContraction
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
 from tatami.region.views.matrix import Matrix, by_images, side_matrix
@@ -25,6 +25,9 @@ WIDE_APART = 64
 apart (128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 otherwise."""
 NEAR = 1536
 """Distance between rows, in bytes, below which some rows share a page: measured."""
+TLB_BYTES = 5 << 20
+"""Bytes of a columns' operand and of the results up to which their pages stay in the TLB: measured, on 4 KB pages. Beyond it,
+each panel looks up the pages of all rows for each sliver again, where a copied band of slivers does so once."""
 WAYS = 8
 """Associativity that is assumed for L2, since targets do not say."""
 TALL = 8
@@ -63,12 +66,30 @@ def in_place_sides(
     if columns is not None and not packed:
         if _is_near(region, columns):
             most = NARROW_NEAR
+        elif is_past_tlb(narrow, wide, k, _itemsize(region, columns)):
+            most = 0
         else:
             lines = _lines(region, columns, tile[1])
             most = NARROW if _is_held(region, columns, min(k, depth_of(target)) * lines, 1, target) else 0
         if narrow <= max(tile[0], most):  # one panel reads no line twice
             sides.append("n")
     return tuple(sides)
+
+
+def is_past_tlb(narrow: int, wide: int, k: int, itemsize: int) -> bool:
+    """True if the TLB does not hold the pages of k rows of columns and of the results, all of them far apart."""
+    return (narrow + k) * wide * itemsize > TLB_BYTES
+
+
+def page_lookups(region: Region, plan: CpuContraction, extent: tuple[int, int, int]) -> int:
+    """Number of page lookups beyond the TLB for columns in place, one for each row, sliver and panel of one image; 0 if the TLB
+    holds the pages, or rows share them. `extent`: rows, columns of one image, k."""
+    narrow, wide, k = extent
+    shape = by_images(next(c for c in contractions(region) if c.acc == plan.acc), plan.images)
+    columns = side_matrix(region, shape, "n", plan.swap) if "n" in plan.in_place and narrow > plan.mr else None
+    if columns is None or _is_near(region, columns) or not is_past_tlb(narrow, wide, k, _itemsize(region, columns)):
+        return 0
+    return k * -(-wide // plan.nr) * -(-narrow // plan.mr)
 
 
 def lies_in_long_rows(region: Region, acc: str, swap: bool, images: tuple[str, ...] = ()) -> bool:

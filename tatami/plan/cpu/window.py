@@ -16,7 +16,16 @@ from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
-from tatami.region.views.images.window import MAX_TERMS, Plane, Window, find_plane, find_window, inner_vectors, is_looped
+from tatami.region.views.images.window import (
+    MAX_TERMS,
+    Plane,
+    Window,
+    columns_inside,
+    find_plane,
+    find_window,
+    inner_vectors,
+    is_looped,
+)
 from tatami.region.walk import all_axes, lets_by_name
 
 WINDOW_BYTES = 24 << 10
@@ -42,11 +51,12 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
     joined = is_narrow and not is_looped(region, found) and lanes * itemsize == CACHE_LINE and itemsize == 4
     how = f", width {lanes}{', vectors joined' if joined else ''}"
     made = [(CpuWindow(found.let, rows, ahead, lanes, joined=joined), f"blocks of {rows} rows, {ahead} ahead{how}")]
+    uncut = height if trips(region, found.outer, sizes) >= max(1, target.cores) else rows
     for width in (lanes, lanes // 2) if is_narrow else (lanes,):
-        lying = CpuWindow(found.let, rows, 1, width, joined=joined and width == lanes, lying=True)
+        lying = CpuWindow(found.let, max(1, uncut), 1, width, joined=joined and width == lanes, lying=True)
         if not not_lying(region, lying, found):
             how = f", width {width}{', vectors joined' if lying.joined else ''}"
-            made.append((lying, f"blocks of {rows} rows where they lie{how}"))
+            made.append((lying, f"blocks of {lying.rows} rows where they lie{how}"))
     plane = find_plane(region, found)
     if isinstance(plane, Plane) and (size := plane.seen * plane.pitch * itemsize) <= WINDOW_BYTES:
         width = trips(region, (found.slides[-1].axis,), sizes)
@@ -66,7 +76,8 @@ measured where a core reads a line in the time of a multiply-add."""
 BORDER = 6
 """Maximum vectors per row that touch the outside, for rows in place: each is text of its own."""
 GROUP = 8
-"""Rows of results that share their loads; for the first and the last group of a plane, operand rows are copied."""
+"""Rows of results that share their loads; for the first and the last group of a plane of several blocks, operand rows are
+copied."""
 WHOLE_VECTORS = 2
 """Maximum vectors per row for planes copied whole, since each knows its columns outside."""
 
@@ -104,8 +115,8 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
         return f"stride {columns.stride} along the columns; vectors take every element or every second one"
     if tensor.dtype != lets[found.let].dtype or found.inside != found.read:
         return f"the windows see a function of the image, which is {tensor.dtype}, their result {lets[found.let].dtype}"
-    if width < lanes or plane.pitch < columns.stride * lanes:
-        return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
+    if width < lanes or columns_inside(found, plane) < columns.stride * lanes:
+        return f"{width} columns of {columns_inside(found, plane)}, vectors of {lanes} by {columns.stride}"
     if columns.guard is not None and columns.guard.as_int() is None:
         return f"{columns.guard} columns are inside; they have to be known"
     first, last = inner_vectors(region, found, plane, lanes)
@@ -142,13 +153,24 @@ def window_estimate(
     again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
     cycles += outer * seen_rows * per_row * min(again, 2.0)
     if plan.lying:
-        each = (0.5 * terms + 1.0 + 0.5 * epilogue) * LOADED[columns.stride, plan.joined]
-        copied = min(1.0, 2.0 * GROUP / height)
+        met = _rows_met(region, found) if plan.rows >= height else 1.0
+        each = (0.5 * terms * met + 1.0 + 0.5 * epilogue) * LOADED[columns.stride, plan.joined]
+        copied = min(1.0, 2.0 * GROUP / height) if plan.rows < height else 0.0
         cycles = copied * cycles + (1.0 - copied) * outer * height * vectors * each
     if multiply_adds_per_cycle(target) <= 1.0:
         cycles *= plan.width / target.lanes
     threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)
+
+
+def _rows_met(region: Region, found: Window) -> float:
+    """The share of rows inside, of all that the windows of a plane see."""
+    plane, extents, down = find_plane(region, found), all_axes(region), found.slides[0]
+    if isinstance(plane, str):
+        return 1.0
+    height, places = (size_at(extents[a], {}) for a in (down.axis, down.window))
+    seen = [y * down.stride + i * down.dilation for y in range(height) for i in range(places)]
+    return sum(plane.above <= row < plane.above + plane.rows for row in seen) / max(1, len(seen))
 
 
 def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:

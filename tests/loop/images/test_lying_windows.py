@@ -39,9 +39,9 @@ LYING = [n for n in CASES if n not in APART]
 SHAPES = [(2, C, 33, 56), (1, C, 40, 64), (1, C, 21, 45), (1, C, 9, 112)]
 
 
-def planned(f: Any, **changes: Any) -> dict[str, Any]:
+def planned(f: Any, rows: int = 16, **changes: Any) -> dict[str, Any]:
     """The window's plan with other fields, as a decision."""
-    plan = msgspec.structs.replace(windows_of(f)[0], whole=False, rows=16, ahead=1, **changes)
+    plan = msgspec.structs.replace(windows_of(f)[0], whole=False, rows=rows, ahead=1, **changes)
     return {"plans": {"": to_builtins(plan)}}
 
 
@@ -61,7 +61,8 @@ def test_rows_that_lie_agree_with_the_reference(name: str, joined: bool, width: 
     for shape in shapes_of(name, joined, width):
         g = graph(CASES[name], shape)
         plain = tt.compile(g, target=f"cpu:{isa}")
-        f = tt.compile(g, target=f"cpu:{isa}", decisions=planned(plain, width=width, lying=True, joined=joined))
+        rows = 64 if (sum(shape) + width // 4 + joined) % 2 else 16  # a plane that is one block, or several
+        f = tt.compile(g, target=f"cpu:{isa}", decisions=planned(plain, rows, width=width, lying=True, joined=joined))
         (plan,) = windows_of(f)
         assert plan.lying and plan.joined == joined
         assert verify_loops(f.stages["loop"].value) == []
@@ -97,14 +98,29 @@ def test_vectors_joined_of_copied_rows_are_the_same(name: str) -> None:
         "mean",
     ],
 )
-def test_nothing_outside_the_tensors_is_read_or_written(name: str, joined: bool) -> None:
+@pytest.mark.parametrize("rows", [16, 64])
+def test_nothing_outside_the_tensors_is_read_or_written(name: str, joined: bool, rows: int) -> None:
     f = tt.compile(graph(CASES[name], (2, C, 18, 33)), target="cpu:avx2")
     (region,) = f.stages["region"].value.main.body
-    plan = msgspec.structs.replace(windows_of(f)[0], whole=False, rows=16, ahead=1, width=8, lying=True, joined=joined)
+    plan = msgspec.structs.replace(windows_of(f)[0], whole=False, rows=rows, ahead=1, width=8, lying=True, joined=joined)
     finished = run_sanitized(sanitizer_program(region, kernel_of(region, plan, "avx2"), [{}]))
     if finished is None:
         pytest.skip("the compiler has no sanitizers")
     assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+@pytest.mark.parametrize("height", [2, 5, 9])
+def test_rows_at_the_border_multiply_nothing_outside(height: int) -> None:
+    """Terms of rows outside are numbers before the columns: vectors are multiplied at places inside only, from no scratch."""
+    f = tt.compile(graph(depthwise((5, 5), padding=2), (1, C, height, 64)), target="cpu:generic")
+    (region,) = f.stages["region"].value.main.body
+    plan = msgspec.structs.replace(windows_of(f)[0], whole=False, rows=16, ahead=1, width=4, lying=True, joined=True)
+    kernel = kernel_of(region, plan, "generic")
+    products = [v for v in nodes(kernel.body) if isinstance(v, ir.Fma)]
+    inside = sum(0 <= y + i - 2 < height for y in range(height) for i in range(5)) * 5
+    assert sum(ir.type_of(v).lanes == 1 for v in products) == height * 25 - inside
+    assert sum(ir.type_of(v).lanes == 4 for v in products) == 3 * inside  # the first vector, those in the middle, the last
+    assert {v.buffer for v in nodes(kernel.body) if isinstance(v, ir.Load) and v.lanes == 4} == {"p0"}
 
 
 def test_inner_rows_go_through_no_scratch() -> None:

@@ -19,6 +19,7 @@ CASES: dict[str, tuple[type, tuple[int, ...], tuple[int, ...], dict[str, Any]]] 
     "planes": (CpuPlanes, (1, 32, 14, 14), (32, 32, 5, 5), {}),
     "planes of groups": (CpuPlanes, (1, 32, 14, 14), (32, 8, 3, 5), {"group": 4}),
     "a window": (CpuWindow, (1, 32, 14, 14), (32, 1, 3, 3), {"group": 32}),
+    "a window in place": (CpuWindow, (1, 32, 4, 24), (32, 1, 3, 3), {"group": 32}),
     "a contraction": (CpuContraction, (1, 16, 4, 8, 8), (96, 16, 3, 3, 3), {}),
     "lanes along the sum": (CpuCorrelation, (1, 4, 6, 6, 6), (8, 4, 3, 3, 3), {}),
     "tiles": (CpuWinograd, (1, 16, 14, 14), (16, 16, 3, 3), {}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -19,20 +20,21 @@ def nodes(value: Any) -> Iterator[Any]:
         if kind is tuple:
             stack.extend(reversed(node))
             continue
-        fields = _FIELDS.get(kind)
+        fields = _fields(kind)
         if fields is None:
-            fields = _FIELDS[kind] = tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else ()
-        if isinstance(node, msgspec.Struct):
-            yield node
+            continue
+        yield node
         for name in fields:
             part = getattr(node, name)
-            if isinstance(part, _INNER):
+            kind = type(part)
+            if kind is tuple or _fields(kind) is not None:
                 stack.append(part)
 
 
-_INNER = (msgspec.Struct, tuple)
-_FIELDS: dict[type, tuple[str, ...]] = {}
-"""The fields of a node's type, last first."""
+@cache
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """The fields of a node's type, last first; None for a type that is not a node's."""
+    return tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else None
 
 
 def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,21 +19,26 @@ def nodes(value: Any) -> Iterator[Any]:
         if kind is tuple:
             stack.extend(reversed(node))
             continue
-        fields = _fields(kind)
+        fields = _FIELDS[kind]
         if fields is None:
             continue
         yield node
         for name in fields:
             part = getattr(node, name)
             kind = type(part)
-            if kind is tuple or _fields(kind) is not None:
+            if kind is tuple or _FIELDS[kind] is not None:
                 stack.append(part)
 
 
-@cache
-def _fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a node's type, last first; None for a type that is not a node's."""
-    return tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else None
+class _Fields(dict[type, tuple[str, ...] | None]):
+    """Type -> the fields of a node of this type, last first; None if it is not a node's."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...] | None:
+        self[kind] = found = tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else None
+        return found
+
+
+_FIELDS = _Fields()
 
 
 def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:

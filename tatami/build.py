@@ -91,6 +91,8 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     def printed() -> None:
         if not is_quick_build():  # a quick build saves processor time: it compiles all kernels at once
             stages.told = early
+            for unit in program_units():
+                made.early(unit)
         try:
             made.complete([*program_text(compilation, timed), *program_units()])
         finally:

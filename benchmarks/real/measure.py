@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +45,7 @@ def measure(
         folder = Path(scratch)
         files = tuple(_written(feed, folder / f"feed{k}.npz") for k, feed in enumerate(feeds))
         request = Request(str(path), files, tuple(sizes), rounds, _tiny(folder / "tiny.onnx"))
-        variables = environment(1) | {"TATAMI_CACHE_DIR": str(folder / "cache")}
+        variables = environment(1) | with_bytecode() | {"TATAMI_CACHE_DIR": str(folder / "cache")}
         try:
             answer = ask(mode, request, variables)
         except Ended as ended:
@@ -59,6 +62,19 @@ def measure(
         except Ended as ended:
             row.crashed, row.refused = True, f"loading from the cache: {ended}"
     return row
+
+
+@cache
+def with_bytecode() -> dict[str, str]:
+    """Variables with which a process finds Python's bytecode of every module, as after an installation: the interpreter would
+    compile Tatami's modules again in each process, a second that no user of an installed package waits for."""
+    folder = tempfile.mkdtemp(prefix="bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    kept = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+    with tempfile.TemporaryDirectory() as cache_folder:
+        variables = environment(1) | kept | {"TATAMI_CACHE_DIR": cache_folder}
+        subprocess.run([sys.executable, "-m", "benchmarks.compile_time.process", "--warm"], cwd=ROOT, env=variables, check=True)
+    return kept
 
 
 def ask(mode: str, request: Request, variables: Mapping[str, str]) -> Answer:

@@ -19,20 +19,26 @@ def nodes(value: Any) -> Iterator[Any]:
         if kind is tuple:
             stack.extend(reversed(node))
             continue
-        fields = _FIELDS.get(kind)
+        fields = _FIELDS[kind]
         if fields is None:
-            fields = _FIELDS[kind] = tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else ()
-        if isinstance(node, msgspec.Struct):
-            yield node
+            continue
+        yield node
         for name in fields:
             part = getattr(node, name)
-            if isinstance(part, _INNER):
+            kind = type(part)
+            if kind is tuple or _FIELDS[kind] is not None:
                 stack.append(part)
 
 
-_INNER = (msgspec.Struct, tuple)
-_FIELDS: dict[type, tuple[str, ...]] = {}
-"""The fields of a node's type, last first."""
+class _Fields(dict[type, tuple[str, ...] | None]):
+    """Type -> the fields of a node of this type, last first; None if it is not a node's."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...] | None:
+        self[kind] = found = tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else None
+        return found
+
+
+_FIELDS = _Fields()
 
 
 def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:

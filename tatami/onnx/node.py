@@ -68,8 +68,8 @@ class OnnxNode:
         """(the distinct words of a list, for each element the index of its word)."""
         a = self.attrs.repeated(name) if isinstance(self.attrs, Attributes) else None
         given = a.strings if a is not None else self.attr(name) or []
-        table: dict[str | bytes, int] = {}
-        which = np.fromiter((table.setdefault(w, len(table)) for w in given), np.int64, len(given))
+        table = {w: i for i, w in enumerate(dict.fromkeys(given))}
+        which = np.fromiter(map(table.__getitem__, given), np.int64, len(given))  # no Python per word: a forest has millions
         return [str(_text(w)) for w in table], which
 
     def has(self, position: int) -> bool:

@@ -53,8 +53,11 @@ def has_chains_side_by_side(stmts: tuple[Stmt, ...]) -> bool:
 
 
 def _is_chain(op: Op) -> bool:
-    made, c = type_of(op), OPS[op.fn].c
-    return made.lanes > 1 and made.dtype == DType.fp32 and isinstance(c, CFunction) and c.is_chain
+    c = OPS[op.fn].c
+    if not isinstance(c, CFunction) or not c.is_chain:
+        return False
+    made = type_of(op)
+    return made.lanes > 1 and made.dtype == DType.fp32
 
 
 class _Copies:

@@ -1,5 +1,5 @@
 """Facts known when a kernel is made, removed from its text: integer registers that are constants or other names, floors and
-extremes that the ranges of loops decide, loops that run once or never, guards that always hold, scratch that nobody uses.
+extremes that the ranges of loops decide, loops that run once or never, guards that always or never hold, scratch that nobody uses.
 
     parallel x1 < 144                         parallel x1 < 144
       for x8 < min(144 - x1, 1)                 for x15 < 58
@@ -84,7 +84,8 @@ class _Block:
                 return self.loop(s)
             case If(cond=Within() as cond):
                 guards = self.guards(cond)
-                if not guards and (body := self.here(s.then, {})) is not None:
+                taken = s.otherwise if any(_never_holds(g) for g in guards) else s.then if not guards else None
+                if taken is not None and (body := self.here(taken, {})) is not None:
                     return body
                 return (If(Within(guards), self.inside(s.then), self.inside(s.otherwise)),)
             case If():
@@ -147,3 +148,9 @@ class _Block:
                 return IndexOf(self.known[x.name], x.dtype) if x.name in self.known else x
             case _:
                 return None
+
+
+def _never_holds(guard: Guard) -> bool:
+    """True if the numbers of the guard contradict it: rows past the last one, where a plane ends within a group of rows."""
+    below, beyond = guard.index.as_int(), (guard.index - guard.size).as_int()
+    return (below is not None and below < 0) or (beyond is not None and beyond >= 0)

@@ -142,15 +142,23 @@ def is_quick_build() -> bool:
     return os.environ.get("TATAMI_QUICK_BUILD", "0") not in ("", "0")
 
 
-def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False, light: bool = False) -> tuple[str, ...]:
+STRAIGHT = ("-fno-ivopts", "-fno-tree-vrp", "-fno-thread-jumps", "-fno-tree-pre", "-fno-code-hoisting")
+"""Passes of gcc that long kernels do without (decision 0124): they look for redundant tests, loads and counters, and the text of
+these kernels is vectors in straight lines, each load written once."""
+
+
+def compile_flags(
+    compiler: Compiler, target: Target, *, contract: bool = False, light: bool = False, straight: bool = False
+) -> tuple[str, ...]:
     """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which a quick build does not
     change); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math). `light`:
-    the unit takes little of the run time; gcc's code at -O1 is as fast there, in half to three quarters of the compile time."""
+    the unit takes little of the run time; gcc's code at -O1 is as fast there, in half to three quarters of the compile time.
+    `straight`: the unit is a long kernel, which gcc compiles at -O2 without the passes of `STRAIGHT`."""
     level = "-Og" if is_quick_build() and not contract else "-O1" if light and compiler.kind == "gcc" else "-O2"
     flags = ["-std=gnu17", level, "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
     flags += ["-fPIC", "-fvisibility=hidden", "-w"]
     if compiler.kind == "gcc":
-        flags.append("-Wno-psabi")
+        flags += ["-Wno-psabi", *(STRAIGHT if straight and level == "-O2" else ())]
     march = _MARCH.get(target.isa)
     if march is not None:
         flags.append(f"-mcpu={march.replace('-', '_')}" if compiler.kind == "zig" else f"-march={march}")

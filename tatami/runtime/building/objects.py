@@ -26,7 +26,7 @@ from tatami.core.target import Target
 from tatami.runtime.building.apart import Apart, Inner, apart
 from tatami.runtime.building.cache import Cache, content_key, default_cache
 from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, is_quick_build, run_compiler, time_limit
-from tatami.runtime.building.joined_units import LEAST_RUNS, Runs, joined_text, may_join
+from tatami.runtime.building.joined_units import LEAST_RUNS, SMALL, Runs, joined_text, may_join
 from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.library import Library
 from tatami.runtime.building.temporary import build_folder, loaded_file
@@ -161,7 +161,8 @@ def _unit_key(unit: Unit, call: _CompilerCall) -> str:
 
 def _unit_flags(unit: Unit, call: _CompilerCall) -> tuple[str, ...]:
     compiler = call.compiler
-    flags = unit.flags or compile_flags(compiler, call.target, contract=unit.contract, light=unit.light)
+    straight = unit.kernel and len(unit.text) > SMALL
+    flags = unit.flags or compile_flags(compiler, call.target, contract=unit.contract, light=unit.light, straight=straight)
     if unit.user is None:
         return (*flags, *call.extra)
     strict = (*STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")

@@ -100,6 +100,16 @@ def test_guards_that_hold_are_not_asked() -> None:
     assert settled((always,)) == (loop("x", 58, copied(x)),)
 
 
+def test_guards_that_never_hold_leave_the_other_branch() -> None:
+    for never in (Guard(expr(51), expr(50)), Guard(expr(-1), y), Guard(y + 3, y + 3)):
+        cond = Within((Guard(x - 1, y), never))
+        assert settled((loop("x", 58, If(cond, (copied(x),), (copied(y),))),)) == (loop("x", 58, copied(y)),)
+    for open_ in (Guard(expr(49), expr(50)), Guard(y + 2, y + 3), Guard(y, expr(50))):
+        given = loop("x", 58, If(Within((Guard(x - 1, y), open_)), (copied(x),), (copied(y),)))
+        kept = settled((given,))[0]
+        assert isinstance(kept, For) and isinstance(kept.body[0], If)
+
+
 def test_scratch_that_nobody_uses_is_not_asked_for() -> None:
     used = Store("b1", x, Load("p0", x, F32))
     given = (LocalBuffer("b0", F32, expr(64)), LocalBuffer("b1", F32, expr(64)), loop("x", 8, used))

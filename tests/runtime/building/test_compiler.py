@@ -10,7 +10,7 @@ import pytest
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
-from tatami.runtime.building.compiler import compile_flags, find_compiler, run_command, run_compiler
+from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, run_command, run_compiler
 
 GENERIC = PRESETS["cpu:generic"]
 
@@ -54,6 +54,24 @@ def test_gcc_optimises_less_what_calls_the_work() -> None:
         compiler = msgspec.structs.replace(find_compiler(), kind=kind)
         assert level in compile_flags(compiler, GENERIC, light=True)
         assert "-O2" in compile_flags(compiler, GENERIC)
+
+
+def test_gcc_leaves_passes_out_for_long_kernels_only() -> None:
+    import msgspec
+
+    from tatami.runtime.building.compiler import STRAIGHT
+    from tatami.runtime.building.joined_units import SMALL
+    from tatami.runtime.building.objects import Unit, _CompilerCall, _unit_flags
+
+    gcc, clang = (msgspec.structs.replace(find_compiler(), kind=kind) for kind in ("gcc", "clang"))
+    long = Unit("x" * (SMALL + 1), kernel=True)
+    plain = msgspec.structs.replace(long, text="x" * SMALL), msgspec.structs.replace(long, kernel=False)
+
+    def has_fewer(compiler: Compiler, unit: Unit) -> bool:
+        return set(STRAIGHT) <= set(_unit_flags(unit, _CompilerCall(compiler, GENERIC, {}, (), 1.0, None)))
+
+    assert has_fewer(gcc, long) and not has_fewer(clang, long)
+    assert not any(has_fewer(gcc, u) for u in (*plain, msgspec.structs.replace(long, light=True)))
 
 
 def test_zig_spells_the_cpu_its_own_way() -> None:

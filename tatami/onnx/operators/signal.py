@@ -106,8 +106,10 @@ def _dft(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _stft(m: Importer, n: OnnxNode) -> list[Value]:
-    """STFT: frames of the signal [B, L, 1 or 2] times the window, transformed."""
+    """STFT: frames of the signal [B, L, 1 or 2], or real [B, L], times the window, transformed."""
     x = m.operand(n, 0)
+    if len(m.shape(x)) == 2:
+        x = m.one("unsqueeze", [x], {"axes": (2,)})
     shape = m.shape(x)
     step = int(known_number(m, n, 1, "frame_step"))
     window = m.operand(n, 2)

@@ -1,8 +1,8 @@
 """Functions of the entry file that change the sizes of a loop's body to those of its next turn (execution/growth.py).
 
-    T -> T + 1        const int64_t to[] = {most(0, (s[1] + INT64_C(1)))};
-                      s[1] = to[0];
-                      return s[1] <= room[1];
+T -> T + 1        const int64_t to[] = {most(0, (s[1] + INT64_C(1)))};
+                  s[1] = to[0];
+                  return s[1] <= room[1];
 """
 
 from __future__ import annotations

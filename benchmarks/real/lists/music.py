@@ -46,4 +46,6 @@ def music() -> tuple[RealModel, ...]:
         ("chords", "chords/2016/chords_cnnfeat", "chords", (_frames(105),), _WINDOWS),
         ("chroma", "chroma/2016/chroma_dnn", "chroma", (_frames(1575),), _FRAMES),
     )  # fmt: skip
-    return tuple(RealModel(name, *_PACKAGE, f"{_FOLDER}/{file}.onnx", kind, inputs, sizes) for name, file, kind, inputs, sizes in rows)
+    return tuple(
+        RealModel(name, *_PACKAGE, f"{_FOLDER}/{file}.onnx", kind, inputs, sizes) for name, file, kind, inputs, sizes in rows
+    )

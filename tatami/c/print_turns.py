@@ -1,4 +1,4 @@
-"""Functions of the entry file that change the sizes of a loop's body to those of its next turn (execution/growth.py).
+"""Functions of the entry file that change the sizes of a loop's body to those of its next turn (execution/views/growth.py).
 
 T -> T + 1        const int64_t to[] = {most(0, (s[1] + INT64_C(1)))};
                   s[1] = to[0];
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tatami.c.size_text import size_text
 from tatami.core.page import page
 from tatami.execution.frames import Layouts
-from tatami.execution.growth import growths
+from tatami.execution.views.growth import growths
 
 
 def follow_symbol(number: int) -> str:

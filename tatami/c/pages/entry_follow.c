@@ -1,4 +1,4 @@
-/* The sizes of a loop's next turn (c/print_turns.py, execution/growth.py).
+/* The sizes of a loop's next turn (c/print_turns.py, execution/views/growth.py).
    @NAME      name of the function
    @VALUES    the next values of the sizes that change
    @ASSIGN    assignments of these values

@@ -29,8 +29,8 @@ from tatami.core.signature import Equation
 from tatami.core.sizes.binding import broken_equation
 from tatami.execution.arena import ArenaPlan, Planner
 from tatami.execution.frames import Layouts, callees, calls_of
-from tatami.execution.growth import growths
 from tatami.execution.ir import ExecutionPlan, Instruction
+from tatami.execution.views.growth import growths
 from tatami.runtime.arrays import address, empty_pages
 from tatami.runtime.building.library import Library
 from tatami.runtime.cpu.digest import Digest

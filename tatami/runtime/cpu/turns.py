@@ -4,7 +4,7 @@
     after    the same                                  `tatami_turns` calls it until the condition fails or memory is full
 
 State alternates between two sets of buffers, scanned results go to the next row of a block. Sizes of the state that change from
-turn to turn (execution/growth.py) are changed by compiled code: buffers and arena are planned for larger sizes, and Python
+turn to turn (execution/views/growth.py) are changed by compiled code: buffers and arena are planned for larger sizes, and Python
 allocates larger ones when a size exceeds them. A body that needs Python, or whose sizes follow otherwise, is called turn by turn
 (runtime/python_steps.py)."""
 

@@ -9,8 +9,8 @@ import tatami as tt
 from tatami.core.expr import Expr, expr
 from tatami.core.module import Module
 from tatami.execution.frames import Layouts
-from tatami.execution.growth import growths
 from tatami.execution.ir import ExecutionPlan, Loop
+from tatami.execution.views.growth import growths
 from tests.onnx.subgraphs.test_control import model
 
 GROWS = """g (int64 trip, float[N] x) => (float[M] y) {

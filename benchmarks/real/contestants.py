@@ -85,7 +85,7 @@ def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Seque
     """ONNX Runtime's own error: the greatest distance from its results without optimisations. One is that of its optimised
     session. The others are those of the same model with floats of the feed and of the weights moved by one unit in the
     last place: what the model makes of rounding, where no optimisation changes anything. Results of another shape (a duration
-    that rounding decides) are no measure, else every result would be right."""
+    that rounding decides) do not count: with an infinite error every result would be right."""
     found = [distance(optimised.run(None, dict(feed)), reference)]
     for seed, other in enumerate(moved):
         generator = np.random.default_rng(seed)

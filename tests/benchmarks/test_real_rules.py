@@ -157,7 +157,7 @@ def test_a_file_that_is_cut_into_packages_is_joined(tmp_path: Path) -> None:
 
 
 def test_a_result_of_another_shape_is_wrong_and_can_be_recorded() -> None:
-    """JSON has no infinity; and where ONNX Runtime itself gives another shape once, that is no measure of what is right."""
+    """JSON has no infinity. A shape that ONNX Runtime itself changes when weights move does not count as its error."""
     size = msgspec.json.decode(msgspec.json.encode(Size({}, math.inf, 1e-3)), type=Size)
     assert size.error == FAR and row(size).verdict == "wrong"
 

@@ -34,7 +34,7 @@ def _matrices(m: Importer, length: Expr, count: Expr, inverse: bool) -> tuple[st
 
 
 def _counted(m: Importer, size: Expr) -> Num:
-    """0, 1, … size - 1 as i64."""
+    """The integers 0, 1, … size - 1 as a tensor of dtype i64 and rank 1."""
     return Num(m, m.one("iota", [], {"shape": (size,), "axis": 0, "dtype": DType.i64}))
 
 

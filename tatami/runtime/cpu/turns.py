@@ -78,7 +78,7 @@ def run_turns(program: NativeCode, op: Loop, at: Sized, start: LoopStart) -> Tur
 
 
 class _Turns:
-    """A loop under way."""
+    """A loop between its first turn and its last: turns made, state, and the sizes of the next turn."""
 
     def __init__(self, program: NativeCode, op: Loop, at: Sized, start: LoopStart) -> None:
         self.program, self.op, self.start = program, op, start

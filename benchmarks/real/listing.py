@@ -21,6 +21,8 @@ class RealModel:
     sizes: tuple[Mapping[str, int], ...] = ({},)
     also: tuple[str, ...] = ()
     """Files next to the model: external data."""
+    parts: tuple[tuple[str, str, str], ...] = ()
+    """(package, version, file) of further parts of a file that is cut into several packages, in order."""
 
 
 def floats(name: str, shape: tuple[int | str, ...], make: Maker) -> InputArray:

@@ -24,9 +24,11 @@ from benchmarks.real.arrays import (
     uniform,
     unit,
 )
-from benchmarks.real.documents import newer_ocr, ocr, tables
 from benchmarks.real.listing import RealModel, floats, integers
-from benchmarks.real.pictures import faces, pictures
+from benchmarks.real.lists.documents import newer_ocr, ocr, tables
+from benchmarks.real.lists.music import music
+from benchmarks.real.lists.pictures import faces, pictures
+from benchmarks.real.lists.signals import signals, words_and_copies
 
 
 def _silero(batch: str | int, state: int = 128) -> tuple[InputArray, ...]:
@@ -353,4 +355,7 @@ MODELS: tuple[RealModel, ...] = (
     *_quality(),
     *faces(),
     *_names(),
+    *music(),
+    *signals(),
+    *words_and_copies(),
 )

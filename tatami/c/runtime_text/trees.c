@@ -45,13 +45,13 @@ static int64_t block_end(const int32_t* roots, int64_t trees, int64_t first, int
     else if (how == MIN) for (int64_t j = 0; j < width; ++j) y[j] = values[j] < y[j] ? values[j] : y[j];                    \
     else for (int64_t j = 0; j < width; ++j) y[j] = values[j] > y[j] ? values[j] : y[j];                                    \
   }                                                                                                                         \
-  /* Feature f of each of WAYS rows, then its negative, at 2 * f * ways; the last row stands for those there are not. */     \
+  /* Feature f of each of `ways` rows, then its negative, at 2 * f * ways; the last row stands for those there are not. */   \
   INLINE void turn_##NAME(REAL* restrict to, const REAL* restrict x, int64_t rows, int64_t features, int64_t ways) {        \
-    for (int64_t k = 0; k < ways; ++k) {                                                                                    \
-      const REAL* const row = x + (k < rows ? k : rows - 1) * features;                                                     \
-      for (int64_t f = 0; f < features; ++f) {                                                                              \
-        to[2 * f * ways + k] = row[f];                                                                                      \
-        to[(2 * f + 1) * ways + k] = -row[f];                                                                               \
+    for (int64_t f = 0; f < features; ++f) {                                                                                \
+      REAL* const it = to + 2 * f * ways;                                                                                   \
+      for (int64_t k = 0; k < ways; ++k) {                                                                                  \
+        it[k] = x[(k < rows ? k : rows - 1) * features + f];                                                                \
+        it[ways + k] = -it[k];                                                                                              \
       }                                                                                                                     \
     }                                                                                                                       \
   }                                                                                                                         \

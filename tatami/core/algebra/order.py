@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from math import gcd
 
@@ -76,6 +76,30 @@ def is_always_at_most(a: Expr, b: Expr) -> bool:
     replaced by one less."""
     difference = b - a
     return is_nonneg(substitute(difference, {name: var(name) - 1 for name in free_vars(difference)}))
+
+
+def is_nondecreasing(e: Expr, names: Collection[str]) -> bool:
+    """True if `e` is proved never to fall where symbols of `names` rise, from any values, 0 included: ``B*(N + 15)//16`` in N."""
+    return all(_rises(mono, coef, names) for mono, coef in e.terms)
+
+
+def _rises(mono: Monomial, coef: int, names: Collection[str]) -> bool:
+    factors = [Expr((((atom,), 1),)) for atom in mono]
+    if all(free_vars(f).isdisjoint(names) for f in factors):
+        return True
+    if coef < 0 or (len(factors) > 1 and not all(is_always_at_most(ZERO, f) for f in factors)):
+        return False
+    return all(_rises_itself(atom, names) for atom in mono)
+
+
+def _rises_itself(atom: Atom, names: Collection[str]) -> bool:
+    match atom:
+        case Var():
+            return True
+        case Floor(num=num, den=den):
+            return free_vars(den).isdisjoint(names) and is_nondecreasing(num, names)
+        case Extreme(args=args):
+            return all(is_nondecreasing(a, names) for a in args)
 
 
 def without_common_factor(a: Expr, b: Expr) -> tuple[Expr, Expr]:

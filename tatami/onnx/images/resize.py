@@ -10,8 +10,10 @@ import numpy as np
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv
+from tatami.core.expr import Expr, exact_div, expr, floordiv
 from tatami.core.tensor import numpy_dtype
+from tatami.onnx.arithmetic import size_of
+from tatami.onnx.data_sizes import read_size
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import choice, data_dependent, integers, known, unsupported
@@ -25,7 +27,9 @@ _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
 """Interpolation by the attribute `mode`; Upsample of opset 1 uses the word bilinear."""
 MAX_DENOMINATOR = 64
-"""Maximum denominator of a scale as a fraction a/b: up to it floor(size * scale) is size * a // b for sizes up to 2^17."""
+"""Maximum denominator of a scale as a fraction a/b: up to it floor(size * scale) is size * a // b for sizes up to 2^16."""
+MAX_DIVISOR = 4096
+"""Maximum denominator of a scale by which a size can be divided without a remainder: fp32 tells fractions up to it apart."""
 
 
 def _resize(m: Importer, n: OnnxNode) -> list[Value]:
@@ -143,14 +147,29 @@ def _scales(m: Importer, n: OnnxNode, position: int, axes: list[int]) -> list[fl
 
 
 def _scaled(m: Importer, size: Expr, scale: float) -> Expr:
-    """floor(size * scale), which ONNX computes in fp32."""
-    number = size.as_int()
+    """floor(size * scale), which ONNX computes in fp32: of an open size as size * a // b where both are equal, else by the
+    program, which reads the product as a size."""
+    number, factor = size.as_int(), np.float32(scale)
     if number is not None:
-        return expr(int(np.floor(np.float32(number) * np.float32(scale))))
-    part = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
-    if part > 0 and abs(float(part) - scale) < 1e-6 * scale:
+        return expr(int(np.floor(np.float32(number) * factor)))
+    part = _fraction(factor, MAX_DENOMINATOR)
+    if part is not None:
         return floordiv(size * part.numerator, expr(part.denominator))
+    part = _fraction(factor, MAX_DIVISOR)
+    whole = None if part is None else exact_div(size * part.numerator, expr(part.denominator))
+    if whole is not None:
+        return whole
+    if m.reads_sizes and scale > 0:
+        return read_size(m, (size_of(m, size, DType.fp32) * float(factor)).fn("floor").cast(DType.i64))
     raise unsupported(m, f"a size {size} times {scale}", "use a scale that is a simple fraction, or sizes that are numbers")
+
+
+def _fraction(scale: np.float32, limit: int) -> Fraction | None:
+    """The fraction a/b, b at most `limit`, whose fp32 value `scale` is, if that is not below it: size * scale then is not below
+    a whole size * a/b, and floor keeps it. 7/3 in fp32 is below: 27 times it is 62.99."""
+    exact = Fraction(float(scale))
+    part = exact.limit_denominator(limit)
+    return part if part > 0 and part <= exact and np.float32(float(part)) == scale else None
 
 
 def _by_matrices(m: Importer, n: OnnxNode, x: str, attrs: dict[str, Any], axes: list[int]) -> str:

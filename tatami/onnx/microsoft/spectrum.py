@@ -21,20 +21,14 @@ def _rfft(m: Importer, n: OnnxNode) -> list[Value]:
     """Rfft: [.., N] to [.., N / 2 + 1, 2]."""
     _refuse_others(m, n)
     x = Num(m, m.operand(n, 0))
-    length = x.shape[-1].as_int()
-    if length is None:
-        raise unsupported(m, "Rfft of an axis of open size", "give the axis a size that is a number")
-    return [m.result(transform(m, x.unsqueeze(len(x.shape)).tensor, length, False, True))]
+    return [m.result(transform(m, x.unsqueeze(len(x.shape)).tensor, x.shape[-1], False, True))]
 
 
 def _irfft(m: Importer, n: OnnxNode) -> list[Value]:
     """Irfft: [.., N / 2 + 1, 2] to [.., N]."""
     _refuse_others(m, n)
     x = Num(m, m.operand(n, 0))
-    count = x.shape[-2].as_int()
-    if count is None:
-        raise unsupported(m, "Irfft of an axis of open size", "give the axis a size that is a number")
-    out = Num(m, transform(m, x.tensor, 2 * (count - 1), True, True))
+    out = Num(m, transform(m, x.tensor, 2 * (x.shape[-2] - 1), True, True))
     return [m.result(out.fn("squeeze", axes=(len(out.shape) - 1,)).tensor)]
 
 

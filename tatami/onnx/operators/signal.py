@@ -8,32 +8,47 @@ import numpy as np
 import onnx
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
+from tatami.core.expr import Expr, expr, floordiv, minimum
 from tatami.core.tensor import numpy_dtype
+from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import known_number, unsupported
 from tatami.onnx.values import Value
 
 
-def _matrices(m: Importer, length: int, count: int, inverse: bool) -> tuple[str, str]:
-    """Real and imaginary part of e^(-2 pi i n k / length) as [length, count]; + and 1/length for the inverse."""
-    angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(count)) % length) / length
-    scale = 1.0 / length if inverse else 1.0
+def _matrices(m: Importer, length: Expr, count: Expr, inverse: bool) -> tuple[str, str]:
+    """Real and imaginary part of e^(-2 pi i n k / length) as [length, count]; + and 1/length for the inverse. Constants, or
+    computed by the program for an open length."""
     sign = 1.0 if inverse else -1.0
-    return m.add_constant(scale * np.cos(angle)), m.add_constant(sign * scale * np.sin(angle))
+    rows, columns = length.as_int(), count.as_int()
+    if rows is not None and columns is not None:
+        angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % rows) / rows
+        scale = 1.0 / rows if inverse else 1.0
+        return m.add_constant(scale * np.cos(angle)), m.add_constant(sign * scale * np.sin(angle))
+    size = size_of(m, length, DType.fp64)
+    turned = _counted(m, length).unsqueeze(1).fn("mul", _counted(m, count)).fn("mod", size.cast(DType.i64)).cast(DType.fp64)
+    turns = turned * (2 * np.pi) / size
+    cos, sin = turns.fn("cos"), turns.fn("sin") * sign
+    return ((cos / size).tensor, (sin / size).tensor) if inverse else (cos.tensor, sin.tensor)
 
 
-def transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
+def _counted(m: Importer, size: Expr) -> Num:
+    """The integers 0, 1, … size - 1 as a tensor of dtype i64 and rank 1."""
+    return Num(m, m.one("iota", [], {"shape": (size,), "axis": 0, "dtype": DType.i64}))
+
+
+def transform(m: Importer, x: str, length: Expr, inverse: bool, onesided: bool) -> str:
     """Fourier transform of [.., N, 1 or 2] to [.., K, 2] along the axis before the last."""
     shape = m.shape(x)
-    have = shape[-2].as_int()
-    if have is None:
-        raise unsupported(m, f"a Fourier transform of an axis of size {shape[-2]}", "give the axis a size that is a number")
+    have = shape[-2]
     if have != length:
-        pads = [(expr(0), expr(0))] * (len(shape) - 2) + [(expr(0), expr(length - have)), (expr(0), expr(0))]
+        if have.as_int() is None or length.as_int() is None:
+            why = f"a Fourier transform of length {length} along an axis of size {have}"
+            raise unsupported(m, why, "give the axis a size that is a number")
+        pads = [(expr(0), expr(0))] * (len(shape) - 2) + [(expr(0), length - have), (expr(0), expr(0))]
         x = m.one("pad", [x], {"pads": tuple(pads)})
-    count = length // 2 + 1 if onesided and not inverse else length
+    count = floordiv(length, expr(2)) + 1 if onesided and not inverse else length
     real_part = m.one("squeeze", [_part(m, x, 0)], {"axes": (len(shape) - 1,)})
     imaginary_part = m.one("squeeze", [_part(m, x, 1)], {"axes": (len(shape) - 1,)}) if shape[-1] == 2 else ""
     if onesided and inverse:
@@ -52,16 +67,17 @@ def transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -
     return m.one("stack", [real, imaginary], {"axis": len(shape) - 1})
 
 
-def _hermitian(m: Importer, real: str, imaginary: str, length: int) -> tuple[str, str]:
-    """The whole spectrum of a real signal from its first half."""
-    index = np.arange(length)
-    source = np.where(index <= length // 2, index, length - index)
-    places = m.add_constant(source.astype(np.int64))
+def _hermitian(m: Importer, real: str, imaginary: str, length: Expr) -> tuple[str, str]:
+    """The whole spectrum of a real signal from its first half: element k > length / 2 is the conjugate of length - k."""
+    index, size = _counted(m, length), size_of(m, length, DType.i64)
     axis = len(m.shape(real)) - 1
+    places = index.fn("min", size - index).tensor
     real = m.one("take", [real, places], {"axis": axis})
     if imaginary:
-        sign = m.add_constant(np.where(index <= length // 2, 1, -1).astype(numpy_dtype(m.dtype(imaginary))))
-        imaginary = m.joined("mul", m.one("take", [imaginary, places], {"axis": axis}), sign)
+        dtype = m.dtype(imaginary)
+        mirrored = (index + index).fn("gt", size).cast(dtype)
+        taken = Num(m, m.one("take", [imaginary, places], {"axis": axis}))
+        imaginary = (taken * (mirrored * -2.0 + 1.0)).tensor
     return real, imaginary
 
 
@@ -80,30 +96,41 @@ def _dft(m: Importer, n: OnnxNode) -> list[Value]:
     order = [i for i in range(rank) if i not in (axis, rank - 1)] + [axis, rank - 1]
     moved = m.one("permute", [x], {"perm": order})
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
-    size = m.shape(moved)[-2].as_int() or 0
-    length = int(known_number(m, n, 1, "dft_length", 2 * (size - 1) if inverse and onesided else size))
+    size = m.shape(moved)[-2]
+    whole = 2 * (size - 1) if inverse and onesided else size
+    given = known_number(m, n, 1, "dft_length")
+    length = whole if given is None else expr(int(given))
     out = transform(m, moved, length, inverse, onesided)
     back = [order.index(i) for i in range(rank)]
     return [m.result(m.one("permute", [out], {"perm": back}))]
 
 
 def _stft(m: Importer, n: OnnxNode) -> list[Value]:
-    """STFT: frames of the signal [B, L, 1 or 2] times the window, transformed."""
+    """STFT: frames of the signal [B, L, 1 or 2], or real [B, L], times the window, transformed."""
     x = m.operand(n, 0)
+    if len(m.shape(x)) == 2:
+        x = m.one("unsqueeze", [x], {"axes": (2,)})
     shape = m.shape(x)
     step = int(known_number(m, n, 1, "frame_step"))
     window = m.operand(n, 2)
     size = m.shape(window)[0].as_int() if window else None
     length = int(known_number(m, n, 3, "frame_length", size or 0))
-    total = shape[1].as_int()
-    if total is None or not length:
-        raise unsupported(m, f"STFT of a signal of {shape[1]} samples", "give the signal and the frames sizes that are numbers")
-    count = (total - length) // step + 1
-    places = m.add_constant((np.arange(count)[:, None] * step + np.arange(length)).astype(np.int64))
+    total = shape[1]
+    if not length:
+        raise unsupported(m, "STFT without a length of its frames", "give frame_length, or a window whose size is a number")
+    count = floordiv(total - length, expr(step)) + 1
+    if (samples := total.as_int()) is not None and samples < length:
+        raise unsupported(m, f"STFT of {samples} samples in frames of {length}", f"give the signal {length} samples or more")
+    if (number := count.as_int()) is not None:
+        places = m.add_constant((np.arange(number)[:, None] * step + np.arange(length)).astype(np.int64))
+    else:
+        m.assume(minimum(total, expr(length)), expr(length))
+        within = Num(m, m.add_constant(np.arange(length, dtype=np.int64)))
+        places = ((_counted(m, count) * step).unsqueeze(1) + within).tensor
     frames = m.one("take", [x, places], {"axis": 1})
     if window:
         frames = m.joined("mul", frames, m.one("unsqueeze", [window], {"axes": (1,)}))
-    return [m.result(transform(m, frames, length, False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
+    return [m.result(transform(m, frames, expr(length), False, bool(n.attr("onesided", 1)) and shape[2] == 1))]
 
 
 def _mel_weights(m: Importer, n: OnnxNode) -> list[Value]:

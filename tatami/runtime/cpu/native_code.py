@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -20,6 +21,7 @@ from tatami.c.print_entry import FAULT_DEPTH, FAULT_EXTENT, FAULT_SIZES
 from tatami.core.algebra.visit import concrete
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
+from tatami.core.expr import Expr
 from tatami.core.faults.call_depth import reached, too_deep
 from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
@@ -28,6 +30,7 @@ from tatami.core.sizes.binding import broken_equation
 from tatami.execution.arena import ArenaPlan, Planner
 from tatami.execution.frames import Layouts, callees, calls_of
 from tatami.execution.ir import ExecutionPlan, Instruction
+from tatami.execution.views.growth import growths
 from tatami.runtime.arrays import address, empty_pages
 from tatami.runtime.building.library import Library
 from tatami.runtime.cpu.digest import Digest
@@ -197,9 +200,18 @@ class NativeCode(LoadedModule):
         """The address of an entry, for compiled code that calls it while it holds the program."""
         return self._library.address(symbol)
 
+    def number(self, program: str) -> int:
+        """The number of a program in symbols of the library."""
+        return self._numbers[program]
+
     def symbol(self, program: str) -> str:
         """The symbol of a program's entry."""
-        return "tatami_entry" if program == "main" else f"tatami_program_{self._numbers[program]}"
+        return "tatami_entry" if program == "main" else f"tatami_program_{self.number(program)}"
+
+    @cached_property
+    def growths(self) -> dict[str, dict[str, Expr]]:
+        """The bodies of loops whose sizes compiled code changes from turn to turn, and how."""
+        return growths(self.layouts)
 
     def segment(self, program: str, segment: int) -> Entry:
         """The function of one segment of a program with Python steps."""

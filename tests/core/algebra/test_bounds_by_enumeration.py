@@ -17,7 +17,15 @@ import pytest
 from tatami.core.algebra import order
 from tatami.core.algebra.assumed import Assumed
 from tatami.core.algebra.bounds import is_within
-from tatami.core.algebra.order import greatest, is_always_at_most, is_always_less, is_at_most, is_nonneg, least
+from tatami.core.algebra.order import (
+    greatest,
+    is_always_at_most,
+    is_always_less,
+    is_at_most,
+    is_nondecreasing,
+    is_nonneg,
+    least,
+)
 from tatami.core.algebra.size_forms import tidy_size
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError
@@ -111,6 +119,53 @@ def test_an_unsound_rule_is_found(rule: str, fault: str) -> None:
     broken.__file__ = order.__file__
     exec(compile(source.replace(rule, fault), "order.py", "exec"), broken.__dict__)
     assert any(refuted(broken.is_nonneg, seed)[0] for seed in range(8))
+
+
+def falls(claims: Callable[[Expr, tuple[str, ...]], bool], seed: int = 0) -> tuple[list[str], int]:
+    """Expressions that are claimed never to fall where two symbols rise, and do, with how many were claimed."""
+    wrong, claimed = [], 0
+    rising = SYMBOLS[:2]
+    for e in drawn(seed):
+        if free_vars(e).isdisjoint(rising) or not claims(e, rising):
+            continue
+        claimed += 1
+        for binding in bindings(e, 0, 5):
+            try:
+                before = evaluate(e, binding)
+                after = [evaluate(e, {**binding, name: binding[name] + 1}) for name in rising if name in binding]
+            except TatamiError:  # division by a size that is 0
+                continue
+            if min(after) < before:
+                wrong.append(f"{e} at {binding}")
+                break
+    return wrong, claimed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_proved_never_to_fall_does_not(seed: int) -> None:
+    wrong, claimed = falls(is_nondecreasing, seed)
+    assert wrong == []
+    assert claimed > COUNT // 10
+
+
+RISING_FAULTS = [
+    ("if coef < 0 or (len(factors) > 1", "if (len(factors) > 1"),
+    ("or (len(factors) > 1 and not all(is_always_at_most(ZERO, f) for f in factors))", ""),
+    ("if all(free_vars(f).isdisjoint(names) for f in factors)", "if any(free_vars(f).isdisjoint(names) for f in factors)"),
+    ("return free_vars(den).isdisjoint(names) and is_nondecreasing(num, names)", "return is_nondecreasing(num, names)"),
+    ("free_vars(den).isdisjoint(names) and is_nondecreasing(num, names)", "free_vars(den).isdisjoint(names)"),
+    ("return all(is_nondecreasing(a, names) for a in args)", "return any(is_nondecreasing(a, names) for a in args)"),
+]
+
+
+@pytest.mark.parametrize(("rule", "fault"), RISING_FAULTS, ids=[rule for rule, _ in RISING_FAULTS])
+def test_an_unsound_rule_of_rising_sizes_is_found(rule: str, fault: str) -> None:
+    source = inspect.getsource(order)
+    assert source.count(rule) == 1
+    broken = ModuleType("tatami.core.algebra.order")
+    broken.__file__ = order.__file__
+    exec(compile(source.replace(rule, fault), "order.py", "exec"), broken.__dict__)
+    assert any(falls(broken.is_nondecreasing, seed)[0] for seed in range(8))
 
 
 def test_comparisons_hold_at_every_value() -> None:

@@ -76,6 +76,36 @@ def test_open_axes_take_scales_that_are_fractions(scale: float) -> None:
     compared(model, {"x": drawn(1, 1, 4, 6)}, {"x": drawn(1, 1, 9, 5)})
 
 
+@pytest.mark.parametrize(
+    ("scale", "sizes"),
+    [(7 / 3, (27, 26)), (1.3, (90, 89)), (31 / 10, (330, 7)), (0.333333, (3, 4)), (0.123, (100, 9)), (1 / 300, (600, 299 * 2))],
+)
+def test_open_sizes_take_the_floor_of_the_product_in_fp32(scale: float, sizes: tuple[int, int]) -> None:
+    """27 times the fp32 number below 7/3 is 62.99, and 3 times 0.333333 is below 1."""
+    scales = numpy_helper.from_array(np.array([1, 1, scale, 1], np.float32), "scales")
+    graph = helper.make_graph(
+        [node("asymmetric", "nearest", "floor", ["x", "", "scales"])], "g", [value("x", 1, 1, "H", "W")], [value("y", 1, 1, "P", "Q")], [scales]
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    compared(model, *({"x": drawn(1, 1, size, 2)} for size in sizes))
+
+
+def test_a_size_that_data_decide_is_divided_by_a_scale() -> None:
+    """Frames of 300 samples: 600 S samples times 1/300 are 2 S."""
+    scales = numpy_helper.from_array(np.array([1, 1, 1 / 300], np.float32), "scales")
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["places"]),
+        helper.make_node("Gather", ["x", "places"], ["frames"], axis=1),
+        helper.make_node("Reshape", ["frames", "to"], ["samples"]),
+        node("half_pixel", "linear", "", ["samples", "", "scales"]),
+    ]
+    constants = [scales, numpy_helper.from_array(np.array([1, 1, -1]), "to")]
+    inputs = [value("mask", "F"), value("x", 1, "F", 600)]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", 1, 1, "P")], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    compared(model, *({"mask": (np.arange(f) % 3 > 0).astype(np.float32), "x": drawn(1, f, 600)} for f in (5, 8)))
+
+
 @pytest.mark.parametrize("nearest", ["ceil", "floor", "round_prefer_ceil", "round_prefer_floor"])
 def test_axes_that_keep_their_size_are_left_alone(nearest: str) -> None:
     """(i + 1/2) / 1 is not a whole number: batch and channels would move, as they did elsewhere."""

@@ -46,6 +46,7 @@ class QuadWindows(ResultLines, Windows):
         """Rows of the window, and its quads per row."""
 
     def lay_out(self, per_turn: Expr) -> tuple[loop.LocalBuffer, Stmts]:
+        """The scratch of `per_turn` blocks in bytes, with room for vectors that read past its end."""
         sizes = (per_turn * self.seen_rows, ONE, self.pitch)
         return self.scratch_of(sizes, product(sizes) + (self.lanes + SLACK)), ()
 

@@ -15,7 +15,7 @@ from tatami.core.dtype import DType
 from tatami.loop.verify import is_routine
 from tatami.loop.verify import verify as verify_loops
 from tatami.plan.choose_cpu import asked, cpu_candidates
-from tatami.plan.cpu.window_quads import not_quads
+from tatami.plan.cpu.window_quads import DOTS, not_quads
 from tatami.plan.ir import CpuWindow
 from tatami.plan.named_region import constant_tensors
 from tatami.region.views.images.window import find_window
@@ -49,7 +49,7 @@ def by_quads(g: tt.Graph, target: str = "cpu", change: dict[str, Any] | None = N
     own = next(c.plan for c in cpu_candidates(given)[0] if isinstance(c.plan, CpuWindow))
     found = find_window(region)
     assert not isinstance(found, str)
-    dot = next(d for d in ("quads_vnni", "quads") if not not_quads(region, d, found, given.target))
+    dot = next(d for d in DOTS if not not_quads(region, d, found, given.target))
     plan = CpuWindow(own.let, 8, 2, given.target.lanes, dot=dot)
     plan = msgspec.structs.replace(plan, **(change or {}))
     f = tt.compile(g, target=target, decisions={"plans": {chosen.key: to_builtins(plan)}}, **options)

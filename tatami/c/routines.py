@@ -12,6 +12,7 @@ from tatami.c.products.block_dots import block_dots_unit
 from tatami.c.products.codes import codes_unit, codes_units
 from tatami.c.products.microkernel import panel_units, routine_unit
 from tatami.c.products.places import places_unit
+from tatami.c.products.quads import quads_unit
 from tatami.c.user_routine import user_unit
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
@@ -60,5 +61,5 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
 
 def _generated(name: str) -> Unit | None:
     """The unit of a routine whose text depends on its name; None for the fixed ones."""
-    makers = (tile_unit, codes_unit, block_dots_unit, along_unit, routine_unit)
+    makers = (tile_unit, codes_unit, block_dots_unit, along_unit, quads_unit, routine_unit)
     return next((unit for make in makers if (unit := make(name)) is not None), None)

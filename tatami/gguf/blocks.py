@@ -18,6 +18,7 @@ from tatami.core.dtype import DType
 from tatami.core.tensor import Tensor as Payload
 from tatami.core.tensor import dtype_of
 from tatami.frontend.graph import Graph
+from tatami.frontend.graph_api.place import placed
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gguf.formats import Format
 
@@ -216,6 +217,8 @@ class Matrix:
 
     def __init__(self, graph: Graph, name: str, stored: StoredMatrix) -> None:
         names = {"codes": name}
+        self.tensor = f"{name}.weight"
+        """The tensor's name in the file, to which nodes are traced."""
         made = {part: stored.constant(part) for part in stored.parts}
         found = {part: graph.constant(t, names.get(part, f"{name}.{part}"), role="param") for part, t in made.items()}
         self.codes, self.scale, self.offset = found["codes"], found.get("scale"), found.get("offset")
@@ -224,20 +227,22 @@ class Matrix:
 
     def product(self, x: Tensor) -> Tensor:
         """x [.., K] times the transposed matrix."""
-        if self.scale is None:
-            return x @ self.codes.cast(DType.fp32).transpose()
-        y = x @ self.codes.dequantize(self.scale, axis=1, block=self.block).transpose()
-        if self.offset is None:
-            return y
-        sums = x.reshape((*x.shape[:-1], self.depth // self.block, self.block)).sum(x.rank)
-        return y + sums @ self.offset.transpose()
+        with placed(self.tensor):
+            if self.scale is None:
+                return x @ self.codes.cast(DType.fp32).transpose()
+            y = x @ self.codes.dequantize(self.scale, axis=1, block=self.block).transpose()
+            if self.offset is None:
+                return y
+            sums = x.reshape((*x.shape[:-1], self.depth // self.block, self.block)).sum(x.rank)
+            return y + sums @ self.offset.transpose()
 
     def rows(self, index: Tensor) -> Tensor:
         """The numbers [*index, K] of some rows."""
-        value = self.codes.take(index, 0).cast(DType.fp32)
-        if self.scale is not None:
-            value = value * self._along(self.scale.take(index, 0))
-        return value if self.offset is None else value + self._along(self.offset.take(index, 0))
+        with placed(self.tensor):
+            value = self.codes.take(index, 0).cast(DType.fp32)
+            if self.scale is not None:
+                value = value * self._along(self.scale.take(index, 0))
+            return value if self.offset is None else value + self._along(self.offset.take(index, 0))
 
     def _along(self, numbers: Tensor) -> Tensor:
         """A number per block [.., blocks], repeated along the weights of the block."""

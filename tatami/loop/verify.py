@@ -116,7 +116,8 @@ INDEX_OUT_OF_RANGE = 1
 """The one fault that a statement of a kernel reports."""
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
 _ROUTINE = re.compile(
-    r"tatami_(?:sort|topk|tree_ensemble|tiles_[iu]8[iu]8|along_f(?:32|64)_[1-9]\d?x[1-9]\d?_(?:2|4|8|16)|pack_(?:[fu](?:32|64)|f32(?:[iu]8|[hb]16))_\d{1,2}"
+    r"tatami_(?:sort|topk|tree_ensemble|tiles_[iu]8[iu]8|along_f(?:32|64)_[1-9]\d?x[1-9]\d?_(?:2|4|8|16)"
+    r"|quads_[iu]8x4(?:vnni|[iu])_[1-9]\d?x[1-9]\d?_[1-9]\d{0,3}x[12]_[1-9]\d{0,3}_(?:4|8|16)|pack_(?:[fu](?:32|64)|f32(?:[iu]8|[hb]16))_\d{1,2}"
     r"|(?:(?:gemm|rows|into|lies|table|wide|slivers)_[fu](?:32|64)"
     r"|(?:gemm|into|lies)_f32(?:[iu]8|[hb]16)|codes(?:lie)?_f32i[48]s?z?|blockdots_f32(?:i4z?v?|i8v)|places[1-9]_[iu]8x4(?:vnni|[iu])|(?:gemm|into)_(?:b16x2|i16x2(?:vnni)?|[iu]8x4(?:vnni|[iu])))_(\d{1,2})x(\d{1,4})_(\d{1,2}))"
 )

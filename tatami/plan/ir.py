@@ -197,7 +197,9 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
     is computed, so that no load waits for stores. `let` is the reduce; `width` is in elements of fp32. `whole`: a block is a
     plane, copied row by row, with at most two vectors per row, which know their columns outside. `joined`: a vector of columns
     that is not a whole cache line is combined from the two lines that it touches, for cores that read two lines in the time of
-    two multiply-adds. `lying`: rows all of whose windows are inside are read in place; only rows at the border are copied."""
+    two multiply-adds. `lying`: rows all of whose windows are inside are read in place; only rows at the border are copied.
+    `dot`: numbers of 8 bits are copied as they are, and four neighbours along the columns are one multiply-add
+    (region/views/images/quads.py); "": one by one."""
 
     let: LetName
     rows: int
@@ -206,6 +208,7 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
     whole: bool = False
     joined: bool = False
     lying: bool = False
+    dot: Dot = ""
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):

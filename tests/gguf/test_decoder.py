@@ -11,6 +11,7 @@ import pytest
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.runtime.machine.host import detect_host
+from tests.gguf.small import small_model
 from tests.gguf.steps import caches_of, logits_after_each
 from tests.gguf.written import KINDS, QUANTS, VOCABULARY, Written, written
 
@@ -114,3 +115,9 @@ def test_a_tensor_that_nothing_reads_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(TatamiError, match=r"E1606 .*no use for the tensors 'blk.0.ffn_gate_inp.weight'"):
         tt.compile(written(tmp_path, "llama", describe=describe).path)
+
+
+def test_products_are_named_by_the_tensors_of_the_file(tmp_path: Path) -> None:
+    told = str(tt.compile(small_model(tmp_path / "model.gguf")).explain())
+    assert "blk.0.attn_q.weight, blk.0.attn_k.weight, blk.0.attn_v.weight  one product" in told
+    assert "blk.1.ffn_down.weight" in told and "blocks.py:" not in told

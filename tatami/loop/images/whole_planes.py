@@ -14,10 +14,12 @@ from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import guard_range
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.lying_windows import LyingWindows
+from tatami.loop.images.quad_windows import QuadWindows
 from tatami.loop.images.window import SEEN, Windows
 from tatami.loop.images.window_loops import LoopedWindows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Region
+from tatami.region.views.images.quads import find_quads
 from tatami.region.views.images.window import Plane, Window, find_plane, find_window, is_looped
 
 
@@ -26,6 +28,11 @@ def lower_window(region: Region, plan: CpuWindow) -> loop.Body:
     found = find_window(region)
     if isinstance(found, str):
         raise misfit(plan, plan.let, found)
+    if plan.dot:
+        quads = find_quads(region, found)
+        if isinstance(quads, str):
+            raise misfit(plan, plan.let, quads)
+        return QuadWindows(region, plan, found, quads).body()
     if is_looped(region, found):
         return LoopedWindows(region, plan, found).body()
     if not plan.whole and not plan.lying:

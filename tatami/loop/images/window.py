@@ -116,7 +116,8 @@ class Windows(Tiles):
         stmts = (d, self.each_item(first, count, self.fill), self.each_item(first, count, self.all_rows))
         parallel = loop.Parallel(x, turns, work, stmts, (self.scratch, *prologue, *self.kept))
         what = "whole planes" if self.plan.whole else f"blocks of {self.plan.rows} rows"
-        return loop.Body((parallel,), about=f"window of {terms}, {what}, {self.plan.ahead} ahead")
+        how = f", by {self.plan.dot}" if self.plan.dot else ""
+        return loop.Body((parallel,), about=f"window of {terms}, {what}, {self.plan.ahead} ahead{how}")
 
     def lay_out(self, per_turn: Expr) -> tuple[loop.LocalBuffer, Stmts]:
         """The scratch of `per_turn` blocks, and statements that fill the part of it that is the same for all blocks."""
@@ -149,10 +150,10 @@ class Windows(Tiles):
         declare, self.at, block = self.batch_values(self.window.outer, first + var(z), self.blocks)
         self.y0, d0 = self.integer(block * self.block)
         self.y1, d1 = self.integer(minimum(self.height, (block + 1) * self.block))
-        self.own = self.place(var(z))
+        self.own = self.own_row(var(z))
         return loop.For(z, ZERO, count, (*declare, d0, d1, *make()))
 
-    def place(self, z: Expr) -> Expr:
+    def own_row(self, z: Expr) -> Expr:
         """First row of block `z` in the scratch."""
         return z * self.seen_rows
 

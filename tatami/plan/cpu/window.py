@@ -9,6 +9,7 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
+from tatami.plan.cpu.window_quads import not_quads, quads_estimate, quads_plan
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
@@ -64,6 +65,9 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
         whole = CpuWindow(found.let, height, min(8, max(1, WINDOW_BYTES // 3 // size)), narrower, whole=True)
         if not not_whole(region, whole, found):
             made.append((whole, f"whole planes, {whole.ahead} ahead, width {narrower}"))
+    quads = quads_plan(region, found, target, sizes)
+    if quads is not None:
+        made.append((quads, f"blocks of {quads.rows} rows, {quads.ahead} ahead, width {quads.width}, by {quads.dot}"))
     candidates = [
         Candidate(plan, f"cpu_window, {how}", window_estimate(region, facts, plan, found, target, sizes)) for plan, how in made
     ]
@@ -132,6 +136,8 @@ def window_estimate(
     epilogue; and of the copy, which runs element by element for a stride above 2 along the columns. For whole planes the copy
     is a few vectors, and rows share more of their loads. Rows in place are not copied. On cores with one multiply-add per
     cycle, half a vector takes half the time."""
+    if plan.dot:
+        return quads_estimate(region, facts, plan, found, target, sizes)
     extents = all_axes(region)
     columns = found.slides[-1]
     width = trips(region, (columns.axis,), sizes)
@@ -195,6 +201,11 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
     if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
         why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
         yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+    elif plan.dot and (plan.whole or plan.joined or plan.lying):
+        why = "quads are put together from rows that are copied in blocks"
+        yield invalid_plan(region, why, "leave out `whole`, `joined` and `lying`, or `dot`")
+    elif plan.dot and (why := not_quads(region, plan.dot, found, target)):
+        yield invalid_plan(region, f"no {plan.dot}: {why}", "leave out `dot`")
     elif plan.whole and (plan.joined or plan.lying):
         why = "planes that are copied whole are read as they are copied, vectors across lines among them"
         yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
@@ -217,6 +228,8 @@ def _alternatives(asked: Asked, own: CpuWindow) -> Iterator[tuple[CpuWindow, str
     plans = [
         change(own, rows=n) for n in dict.fromkeys((own.rows * 2, own.rows // 2, own.rows // 4, 4, 1)) if 0 < n != own.rows
     ]
+    if own.dot:
+        return told_apart(own, [*plans, *(change(own, ahead=n) for n in (1, 2, 4, 8) if n != own.ahead)])
     if not own.lying:
         plans += [change(own, ahead=n) for n in (1, 2, 4, 8) if n != own.ahead]
     plans += [change(own, width=n, joined=False) for n in (own.width // 2, own.width // 4) if n]
@@ -240,7 +253,8 @@ def _show(plan: CpuWindow) -> list[str]:
     return [
         f"cpu_window {plan.let}",
         f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
-        f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}",
+        f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}"
+        f"{f', by {plan.dot}' if plan.dot else ''}",
     ]
 
 

@@ -11,7 +11,7 @@ from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
-from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
+from tatami.plan.loops.estimate import FP32_BYTES, multiply_adds_per_cycle, operations, rank, rows_estimate, trips
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.poly_core.ir import RegionFacts
@@ -173,6 +173,9 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
     if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
         why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
         yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+    elif lanes_of(plan.width, itemsize := lets_by_name(region)[found.let].dtype.itemsize) < 2:
+        why = f"vectors of width {plan.width}, which hold one element of {itemsize} bytes"
+        yield invalid_plan(region, why, f"use a power of two from {2 * itemsize // FP32_BYTES} to {target.lanes}")
     elif plan.whole and (plan.joined or plan.lying):
         why = "planes that are copied whole are read as they are copied, vectors across lines among them"
         yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")

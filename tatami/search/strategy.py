@@ -1,8 +1,10 @@
 """The search over the candidates of one subject: successive halving, then a test against the compiler's own decision.
 
     round 0       every candidate is compiled and compared with the reference; those that are not right leave
-    rounds 1 …    the rest is timed in turns with the own decision: few turns for all, twice as many for the best third, …
-    test          the best one once more, in turns of its own, by the rule of measuring/noise.py
+    rounds 1 …    the rest is timed in turns with the own decision: few turns for all, twice as many for the best third, …;
+                  the order is that of all turns so far, since a few turns of a busy machine say little
+    test          the best one once more, in turns of its own, by the rule of measuring/noise.py; where it does not pass,
+                  the next best ones, which a disturbed turn may have put behind it
 
 Measurements of earlier runs stand in the ledger and are not repeated. The order of candidates is that of their estimates, the
 order of turns comes from a fixed seed.
@@ -14,6 +16,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp, inf, log
 from statistics import median
 from typing import TypeAlias
 
@@ -36,6 +39,8 @@ TEST_TURNS = (24, 24, 48)
 """Number of turns of the test, and of those added while the machine is too noisy to tell."""
 TEST = 99
 """The round of the test in the ledger, after all others."""
+FINALISTS = 3
+"""Maximum number of candidates that are tested, one after another, until one passes."""
 BEHIND = 1.5
 """Minimum ratio to the own decision for a candidate to leave after any round."""
 Correct: TypeAlias = Callable[[Proposal], float]
@@ -123,13 +128,15 @@ class Search:
         now = time.monotonic()
         left, all_compared = self._right(candidates, now + FOR_COMPILING * (self.until - now))
         round_, turns = 1, FIRST_TURNS
+        behind: list[Candidate] = []
         while len(left) > 1 and self._fault is None:
             timed = self._timed(left, round_, turns)
             if self._is_over() and len(timed) < len(left):
                 return self._result(None, None, is_complete=False)
-            ranked = sorted((timed[c.key], k) for k, c in enumerate(left) if c.key in timed)
-            ahead = [left[k] for ratio, k in ranked if ratio < BEHIND]
-            left = ahead[: max(1, -(-len(ahead) // KEPT))]
+            ranked = sorted((self._ratio(c), k) for k, c in enumerate(left) if c.key in timed)
+            ahead = [left[k] for _, k in ranked if timed[left[k].key] < BEHIND]
+            kept = max(1, -(-len(ahead) // KEPT))
+            left, behind = ahead[:kept], [*ahead[kept:], *behind]
             for c in candidates:
                 if c.key in self._ready and c not in left:
                     self._forget(c)
@@ -137,7 +144,20 @@ class Search:
         if self._fault is not None or not left:
             return self._result(None, None, is_complete=all_compared or self._fault is not None)
         found = self._tested(left[0])
+        for c in [c for c in behind if self._ratio(c) <= 1 - GAIN][: FINALISTS - 1]:
+            if found.winner is not None or not found.is_complete or self._fault is not None:
+                break
+            if (c.key, TEST) not in self._known and self._is_over():
+                found = replace(found, is_complete=False)
+                break
+            found = self._tested(c)
         return replace(found, is_complete=found.is_complete and all_compared)
+
+    def _ratio(self, c: Candidate) -> float:
+        """The time of a candidate over the own one's, of all turns before the test: the geometric mean of the rounds, by turns."""
+        rounds = [m for (key, round_), m in self._known.items() if key == c.key and 0 < round_ < TEST and m.ratio is not None]
+        turns = sum(m.turns for m in rounds)
+        return exp(sum(m.turns * log(m.ratio) for m in rounds if m.ratio) / turns) if turns else inf
 
     def _result(self, winner: Candidate | None, ratio: float | None, *, is_complete: bool) -> Result:
         return Result(winner, ratio, self.measured, is_complete, tuple(self.faults))

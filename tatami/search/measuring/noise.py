@@ -14,8 +14,9 @@ from statistics import median, quantiles
 
 GAIN = 0.02
 """Minimum gain: less is not worth a decision that somebody has to keep."""
-CHANCE = 0.005
-"""Maximum probability that a candidate that is not faster passes at one look. A test has three looks at most."""
+CHANCE = 0.0016
+"""Maximum probability that a candidate that is not faster passes at one look. A test has three looks at most, and a search three
+tests, so that a false winner has a probability of 0.015 at most."""
 
 
 def ratios(own: Sequence[float], other: Sequence[float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tatami.search.measuring.noise import is_faster, is_slower, spread
+from tatami.search.measuring.noise import CHANCE, is_faster, is_slower, spread
 
 
 def test_a_clear_difference_counts() -> None:
@@ -23,7 +23,7 @@ def test_single_disturbed_turns_do_not_matter() -> None:
 def test_noise_passes_rarely() -> None:
     rng = np.random.default_rng(0)
     passed = sum(is_faster(list(np.exp(rng.normal(0.0, 0.3, 24)))) for _ in range(4000))
-    assert passed <= 4000 * 0.005 * 1.5
+    assert passed <= 4000 * CHANCE * 1.5
 
 
 def test_the_spread_is_that_of_the_middle_half() -> None:

@@ -80,8 +80,8 @@ def executed(model: RealModel, path: Path, target: str) -> Executed:
     plain = session(str(path), optimised=False)
     reference = plain.run(None, feed)
     own = own_error(feed, reference, session(str(path)), moved_sessions(str(path), plain))
-    error = distance(results, reference)
-    return Executed(target, error if math.isfinite(error) else None, own, seconds)
+    apart = distance(results, reference)
+    return Executed(target, apart if math.isfinite(apart) else None, own, seconds)
 
 
 def main() -> None:

@@ -116,9 +116,11 @@ class LyingWindows(Windows):
         return total
 
     def start(self, k: int) -> loop.Value:
+        """The first value of the sum of row `k` of a group: its terms outside, if the group has any."""
         return self.starts[k] if self.starts else super().start(k)
 
     def is_inside(self, k: int, at: dict[str, int]) -> bool:
+        """True if the operand row at place `at` of the window of row `k` lies inside the plane."""
         s = self.down
         return self.first_seen is None or 0 <= self.first_seen + k * s.stride + at[s.window] * s.dilation < self.stop_row
 

@@ -1,4 +1,4 @@
-"""Which columns of a product are read in place, and which side the places of a small image are."""
+"""Columns of a product that are read in place, and the side of a product that places of a small image are."""
 
 from __future__ import annotations
 

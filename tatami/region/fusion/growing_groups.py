@@ -38,7 +38,8 @@ class GrowingGroups:
         self.statements: dict[str, Statement] = {s.value: s for s in view.statements}
         self.edges: dict[tuple[str, str], Edge] = {(e.producer, e.consumer): e for e in view.edges}
         self.resident = resident_values(program, view)
-        self.uses: dict[str, set[str]] = {}
+        self.uses: dict[str, set[str]] = {v: set() for v in self.nodes}
+        """The statements that read each value; none where only an output or a step without a statement does."""
         for s in view.statements:
             for a in s.reads:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
@@ -53,7 +54,7 @@ class GrowingGroups:
 
     def has_one_use(self, producer: str, consumer: str) -> bool:
         """True if nothing but `consumer` reads `producer`, and no output or call keeps it in memory."""
-        return self.uses.get(producer, set()) == {consumer} and producer not in self.resident
+        return self.uses[producer] == {consumer} and producer not in self.resident
 
     def numel(self, v: str) -> Expr:
         """Number of elements of `v`."""

@@ -43,7 +43,7 @@ def casts_for_rows(
         for v in graph.members[g]:
             if v in groups.resident or not is_widening(v, nodes) or graph.group_of.get(nodes[v].src[0]) != g:
                 continue
-            around = [(nodes[v].src[0], v), *((v, reader) for reader in groups.uses.get(v, ()))]
+            around = [(nodes[v].src[0], v), *((v, reader) for reader in groups.uses[v])]
             plain = all(e in edges and edges[e].fusible and edges[e].rule == "pointwise" for e in around)
             homes = {graph.group_of.get(reader, -1) for _, reader in around[1:]}
             if plain and homes and homes <= rows:
@@ -94,7 +94,7 @@ def repeated_by_readers(groups: GrowingGroups, products: Set[str]) -> list[tuple
     found = []
     for v in nodes:
         chain = dequantising(v, nodes) if v in graph.group_of and v not in groups.resident else ()
-        if not chain or not groups.uses.get(v):
+        if not chain or not groups.uses[v]:
             continue
         codes = nodes[chain[0]].src[0]
         home = graph.group_of[v]

@@ -50,7 +50,7 @@ class GraphReport:
             f"{self.seconds:.1f} s"
         ]
         if self.kept_bytes:
-            lines.append(f"  keeps {self.kept_bytes / 2**20:.1f} MiB for backward")
+            lines.append(f"  keeps {_amount(self.kept_bytes)} for backward")
         if self.unsupported:
             lines.append(f"  stays in PyTorch: {described(self.unsupported)}")
         lines += [f"  stays in PyTorch: {why}" for why in self.refused]
@@ -58,12 +58,17 @@ class GraphReport:
             lines.append(f"  looks at the values of {self.checks} operators, which eager might refuse")
         lines += [f"  copied {count} times: {name}" for name, count in sorted(self.copies.items())]
         if self.packed:
-            size = f"{self.packed_bytes / 2**20:.1f} MiB"
-            lines.append(f"  packed {self.packings} times, {size}: {', '.join(self.packed)}")
+            lines.append(f"  packed {self.packings} times, {_amount(self.packed_bytes)}: {', '.join(self.packed)}")
             if self.watched_bytes:
-                watched = f"{self.watched_bytes / 2**20:.1f} MiB"
+                watched = _amount(self.watched_bytes)
                 lines.append(f'  each call looks whether {watched} of parameters changed (options={{"freeze": True}}: not)')
         return "\n".join(lines)
+
+
+def _amount(size: int) -> str:
+    """A number of bytes in the largest unit of which there is one."""
+    unit, name = next(((u, n) for u, n in ((1 << 20, "MiB"), (1 << 10, "KiB")) if size >= u), (1, "bytes"))
+    return f"{size} {name}" if unit == 1 else f"{size / unit:.1f} {name}"
 
 
 REPORTS: deque[GraphReport] = deque(maxlen=KEPT)

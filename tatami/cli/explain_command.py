@@ -81,10 +81,11 @@ def _candidates(request: Request, as_json: bool) -> None:
     compilation = request.compilation()
     if compilation.target.kind == "reference":
         raise fail("InvalidAttribute", "--candidates", "the target reference has no plans", "give another --target")
+    sizes = {**compilation.hints, **request.sizes}
     if as_json:
-        click.echo(json.dumps(candidates_json(compilation, compilation.hints), indent=1))
+        click.echo(json.dumps(candidates_json(compilation, sizes), indent=1))
     else:
-        console.print(printable(candidates_text(compilation, compilation.hints)), markup=False)
+        console.print(printable(candidates_text(compilation, sizes)), markup=False)
 
 
 def explained_tree(found: Explanation) -> Tree:

@@ -13,9 +13,10 @@ from tatami.search.suggesters.tiling import tiling
 
 
 def candidates_text(compilation: Compilation, sizes: Mapping[str, int]) -> str:
-    """A block of lines for each different Region: the plan it has, the others from the fastest by estimate on, and refused plans
-    with the rule. Then the proposals of the other suggesters."""
-    lines: list[str] = []
+    """A block of lines for each different Region: the plan it has, with the estimate by which it was chosen, all from the fastest by
+    estimate at `sizes` on, and refused plans with the rule. Then the proposals of the other suggesters."""
+    at = ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
+    lines: list[str] = [f"estimates of candidates at {at}", ""] if at else []
     for a in plans_of(compilation, sizes):
         lines.append(f"{a.program} {a.region.name}  key {a.key}")
         for own in a.chosen:

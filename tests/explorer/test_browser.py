@@ -268,6 +268,8 @@ def test_two_pages_are_compared_without_a_request(browser: Browser, digits: Path
     summary = browser.wait(lambda: browser.all("summary") and browser.text("summary"))
     assert "kernels changed" in summary
     assert browser.all(".line.differs") and "lines differ" in browser.text(".panes")
+    titles = [b.text for b in browser.all(".compare .panes header b")]
+    assert [t.split(": ")[0] for t in titles] == [digits.name, "sm80.html"]
     same = written(tmp_path / "same.html", digits.read_text())
     browser.one("#other").send_keys(str(same))
     assert browser.wait(lambda: browser.text("summary").startswith("0 of") and not browser.all(".line.differs"))

@@ -39,6 +39,15 @@ def test_the_text_has_the_own_plan_first_and_the_others_by_estimate(model: str) 
     assert refused and all(": " in line for line in refused)
 
 
+def test_candidates_are_estimated_at_the_sizes_that_are_given(model: str) -> None:
+    found = {b: explained(model, "--candidates", "--target", "cpu:avx2", "-D", f"B={b}") for b in (8, 4096)}
+    least = {}
+    for b, text in found.items():
+        assert text.startswith(f"estimates of candidates at B={b}\n")
+        least[b] = next(float(m[1]) for line in text.splitlines() if (m := re.match(r" +(\S+) us  \w", line)))
+    assert least[4096] > 20 * least[8]
+
+
 def test_a_decision_of_the_json_is_obeyed(model: str, tmp_path: Path) -> None:
     found = json.loads(explained(model, "--candidates", "--json", "--target", "cpu:avx2"))
     assert {f["suggester"] for f in found} == {"tiling", "fusion", "calls"}

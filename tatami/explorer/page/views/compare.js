@@ -12,12 +12,13 @@ export class CompareView {
     this.app = app;
     this.node = el("section", { class: "view compare", "aria-label": "compare" });
     this.other = null;
+    this.file = "";
     this.fault = "";
     this.shown = null;
   }
 
   update() {
-    const key = `${this.app.state.get("stage")}|${this.other ? 1 : 0}|${this.fault}`;
+    const key = `${this.app.state.get("stage")}|${this.file}|${this.other ? 1 : 0}|${this.fault}`;
     if (key === this.shown) return;
     this.shown = key;
     const pick = el(
@@ -51,6 +52,7 @@ export class CompareView {
     const name = both.includes(this.app.state.get("stage"))
       ? this.app.state.get("stage")
       : (both.find((n) => changed.get(n)[0].size + changed.get(n)[1].size) ?? both[0]);
+    const titles = this.titles();
     const panes = [one, two].map((page, k) => {
       const pane = new LinePane(name, page.stages.find((s) => s.name === name).lines, () => {});
       pane.differs = changed.get(name)[k];
@@ -60,7 +62,7 @@ export class CompareView {
         el(
           "header",
           {},
-          el("b", {}, `${page.model} · ${page.target}`),
+          el("b", {}, titles[k]),
           el("span", { class: "quiet" }, ` ${pane.differs.size} of ${pane.lines.length} lines differ`),
         ),
         pane.node,
@@ -91,8 +93,18 @@ export class CompareView {
     return differing(a, b);
   }
 
+  // Titles of the columns: the file of each page, its model and target.
+  titles() {
+    const here = decodeURIComponent(location.pathname.split("/").pop()) || "this page";
+    return [
+      [this.app.page, here],
+      [this.other, this.file],
+    ].map(([page, file]) => `${file}: ${page.model} · ${page.target}`);
+  }
+
   put(page) {
     this.other = page;
+    this.file = "as edited";
     this.fault = "";
     this.shown = null;
   }
@@ -105,6 +117,7 @@ export class CompareView {
       this.other = await read(found.textContent);
       if (this.other.schema !== this.app.page.schema)
         throw new Error(`it has schema ${this.other.schema}, this page ${this.app.page.schema}`);
+      this.file = file.name;
       this.fault = "";
       this.shown = null;
       this.update(); // a page of another maker may lack what is shown
@@ -137,7 +150,7 @@ export class CompareView {
       ),
       rows.length
         ? table(
-            ["kernel", `${one.model} · ${one.target}`, `${two.model} · ${two.target}`],
+            ["kernel", ...this.titles()],
             rows.map((n) =>
               el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, cell(a.get(n))), el("td", {}, cell(b.get(n)))),
             ),

@@ -9,7 +9,7 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
-from tatami.plan.cpu.window_quads import not_quads, quads_estimate, quads_plan
+from tatami.plan.cpu.window_quads import not_quads, quads_cycles, quads_plan
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import FP32_BYTES, multiply_adds_per_cycle, operations, rank, rows_estimate, trips
@@ -136,13 +136,14 @@ def window_estimate(
     epilogue; and of the copy, which runs element by element for a stride above 2 along the columns. For whole planes the copy
     is a few vectors, and rows share more of their loads. Rows in place are not copied. On cores with one multiply-add per
     cycle, half a vector takes half the time."""
-    if plan.dot:
-        return quads_estimate(region, facts, plan, found, target, sizes)
     extents = all_axes(region)
     columns = found.slides[-1]
     width = trips(region, (columns.axis,), sizes)
     height = trips(region, tuple(s.axis for s in found.slides[:-1]), sizes)
     outer = trips(region, found.outer, sizes)
+    threads = max(1, target.cores) if outer > 1 else 1
+    if plan.dot:
+        return rows_estimate(facts, quads_cycles(region, plan, found, target, sizes), threads, target, sizes)
     terms = trips(region, tuple(s.window for s in found.slides), sizes)
     lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
     vectors = -(-width // lanes)
@@ -152,7 +153,7 @@ def window_estimate(
         each = 0.5 * terms + 0.5 * columns.stride * size_at(extents[columns.window], sizes) + 4.0 + epilogue
         copied = 2.0 * -(-plane.rows * plane.pitch // lanes)
         cycles = outer * (height * vectors * each + copied)
-        return rows_estimate(facts, cycles, max(1, target.cores) if outer > 1 else 1, target, sizes)
+        return rows_estimate(facts, cycles, threads, target, sizes)
     cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)
     seen_rows = height * found.slides[0].stride if len(found.slides) == 2 else 1
     per_row = (vectors + 1) * 3.0 * columns.stride if columns.stride <= 2 else 1.5 * width * columns.stride
@@ -165,7 +166,6 @@ def window_estimate(
         cycles = copied * cycles + (1.0 - copied) * outer * height * vectors * each
     if multiply_adds_per_cycle(target) <= 1.0:
         cycles *= plan.width / target.lanes
-    threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)
 
 

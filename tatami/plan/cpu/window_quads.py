@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from tatami.core.target import Target, lanes_of
 from tatami.plan.ir import DOT_FEATURE, CpuWindow, Dot
-from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rows_estimate, trips
+from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, trips
 from tatami.plan.loops.schedule import size_at
-from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.images.quads import COUNT, find_quads
 from tatami.region.views.images.window import Window
@@ -64,9 +63,7 @@ def quads_plan(region: Region, found: Window, target: Target, sizes: Mapping[str
     return CpuWindow(found.let, rows, ahead, target.lanes, dot=dot)
 
 
-def quads_estimate(
-    region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
+def quads_cycles(region: Region, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]) -> float:
     """Cycles of a multiply-add per quad of the window and vector of results, of quads that rows share, of the copies, and of the
     results, which are vectors across rows."""
     extents, columns = all_axes(region), found.slides[-1]
@@ -89,4 +86,4 @@ def quads_estimate(
     cycles *= outer
     if multiply_adds_per_cycle(target) <= 1.0:
         cycles *= plan.width / target.lanes
-    return rows_estimate(facts, cycles, max(1, target.cores) if outer > 1 else 1, target, sizes)
+    return cycles

@@ -133,7 +133,7 @@ export class LinePane {
         el("span", { class: `fold${can ? " can" : ""}`, "aria-hidden": "true" }, can ? (shut ? "▸" : "▾") : ""),
         el(
           "span",
-          { class: "code" },
+          { class: "code", ...(this.lines[k].trim() ? {} : { role: "img", "aria-label": "empty line" }) },
           span(this.lines[k], this.language),
           shut ? el("span", { class: "cut" }, ` … ${this.ends.get(k) - k} lines`) : "",
         ),

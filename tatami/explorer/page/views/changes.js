@@ -10,7 +10,7 @@ import { seconds } from "../numbers.js";
 /** The faults that refuse an edit. `go(line)`: called for a fault with a place, null without an editor. */
 export function refusal(answer, go = null) {
   return [
-    el("h3", {}, "Refused"),
+    el("h2", { class: "part" }, "Refused"),
     el(
       "ul",
       { class: "reasons faults" },
@@ -59,7 +59,7 @@ export function acceptance(app, page, { kernel = null, decision = null, notes = 
   const last = changed[changed.length - 1]?.[0];
   const warnings = (page.warnings ?? []).filter((w) => !(app.page.warnings ?? []).includes(w));
   const out = [
-    el("h3", {}, "Accepted"),
+    el("h2", { class: "part" }, "Accepted"),
     el(
       "p",
       {},

@@ -38,7 +38,7 @@ export class DecisionsView {
         { class: "scroll pad" },
         page.warnings?.length
           ? [
-              el("h3", {}, `Warnings (${page.warnings.length})`),
+              el("h2", { class: "part" }, `Warnings (${page.warnings.length})`),
               el(
                 "ul",
                 { class: "reasons" },
@@ -46,8 +46,8 @@ export class DecisionsView {
               ),
             ]
           : "",
-        page.checks?.length ? [el("h3", {}, "Playback"), this.checks()] : "",
-        el("h3", {}, "Plans and who chose them"),
+        page.checks?.length ? [el("h2", { class: "part" }, "Playback"), this.checks()] : "",
+        el("h2", { class: "part" }, "Plans and who chose them"),
         table(
           ["kernel", "plan", "when", "by"],
           rows.flatMap((k) =>
@@ -77,14 +77,14 @@ export class DecisionsView {
             ),
           ),
         ),
-        el("h3", {}, "The document that repeats them ", el("button", { onclick: copy }, "copy")),
+        el("h2", { class: "part" }, "The document that repeats them ", el("button", { onclick: copy }, "copy")),
         el(
           "p",
           { class: "quiet" },
           "tatami run MODEL --decisions FILE obeys it; an edited one too, or it is refused with the reason.",
         ),
         this.raw,
-        el("h3", {}, "The whole report"),
+        el("h2", { class: "part" }, "The whole report"),
         report.node,
       ),
     );
@@ -101,7 +101,7 @@ export class DecisionsView {
           : "No stage differs from the reference.",
       ),
       table(
-        ["stage", "agrees", "relative error", ""],
+        ["stage", "agrees", "relative error", "remark"],
         this.app.page.checks.map((c) =>
           el(
             "tr",

@@ -116,7 +116,7 @@ export class DocumentsView {
     this.changed();
     show(
       this.answer,
-      el("h3", {}, this.now().file),
+      el("h2", { class: "part" }, this.now().file),
       el(
         "p",
         { class: "quiet" },

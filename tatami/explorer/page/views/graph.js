@@ -18,7 +18,6 @@ export class GraphView {
       type: "search",
       placeholder: "search name, operator, dtype",
       "aria-label": "search the model",
-      "aria-controls": "found",
       oninput: () => this.find(),
       onkeydown: (e) => {
         if (e.key === "Enter") this.results[0] !== undefined && this.select(this.results[0]);

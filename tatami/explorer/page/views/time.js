@@ -60,10 +60,10 @@ export class TimeView {
       el(
         "div",
         { class: "scroll" },
-        el("h3", {}, "Waves"),
+        el("h2", { class: "part" }, "Waves"),
         this.waves(kernels, total),
         without ? el("p", { class: "quiet" }, `${without} kernel${without > 1 ? "s" : ""} without an estimate not shown`) : "",
-        el("h3", {}, "Roofline"),
+        el("h2", { class: "part" }, "Roofline"),
         this.roofline(kernels, total),
       ),
     );
@@ -147,7 +147,7 @@ export class TimeView {
     const out = svg("svg", {
       class: "roofline",
       viewBox: `0 0 ${width} ${high}`,
-      role: "img",
+      role: "group", // its dots take the focus
       "aria-label": "kernels under the roofline",
     });
     for (let e = x0; e <= x1; e++)

@@ -59,21 +59,21 @@ export class TuningView {
       el(
         "div",
         { class: "scroll" },
-        el("h3", {}, "What changed"),
+        el("h2", { class: "part" }, "What changed"),
         this.changes(t),
         el(
           "div",
           { class: "columns wide" },
-          el("div", {}, el("h3", {}, "The best over time"), this.line(t)),
+          el("div", {}, el("h2", { class: "part" }, "The best over time"), this.line(t)),
           el(
             "div",
             {},
-            el("h3", {}, "Estimate against measurement"),
+            el("h2", { class: "part" }, "Estimate against measurement"),
             el("p", { class: "quiet" }, correlationText(t)),
             scatter(t),
           ),
         ),
-        el("h3", {}, "The search"),
+        el("h2", { class: "part" }, "The search"),
         this.tree(t),
       ),
     );

@@ -112,7 +112,7 @@ def _plan_of(
     fixed = decided.choices_for(region, lying, key, sizes)
     if fixed is not None:
         _refuse_unknown(region, fixed, constants)
-        loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
+        loser = tuple(Rejected(str(c.plan.__struct_config__.tag), "a decision fixes another plan", c.estimate) for c in choices)
         if target.kind == "cuda":
             from tatami.plan.gpu.decided import decided_choice
 

@@ -50,7 +50,7 @@ def test_each_plan_fits_its_region_on_the_machine_of_its_key() -> None:
     assert program(chosen(Guarded((), plan))) == [f"{planned('turn')[0].name}: tiles of 0, vectors of 16 elements"]
     assert program(chosen(Guarded((), plan), key="0@tpu")) == []
     assert program(replace(chosen(Guarded((), plan)), region="q"))[0].endswith("Regions and plans differ")
-    assert "a CpuTurn plan on target sm80" in program(chosen(key="0@cuda:sm80"))[0]
+    assert "a cpu_turn plan on target sm80" in program(chosen(key="0@cuda:sm80"))[0]
 
 
 def test_keys_name_presets() -> None:

@@ -47,7 +47,7 @@ def test_pairs_of_products_are_the_region_s() -> None:
     region, sm = PAIR, PRESETS["sm80"]
     plan = plan_for(region)
     assert faults(plan, region, sm) == []
-    assert faults(plan, region) == [f"a Sm80Pair plan on target {AVX512.name}"]
+    assert faults(plan, region) == [f"a sm80_pair plan on target {AVX512.name}"]
     assert faults(plan, ex.softmax(), sm)[0].startswith("no pair of products to stream: ")
     for change in ({"first": "q"}, {"second": "q"}):
         assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]

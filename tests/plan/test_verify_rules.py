@@ -108,7 +108,7 @@ def faults(plan: SchedulePlan, region: Region, target: Any = AVX512) -> list[str
 def test_a_chosen_plan_is_for_its_kind_of_target(name: str) -> None:
     region, plan = planned(name)
     assert faults(plan, region) == []
-    assert faults(plan, region, PRESETS["sm80"]) == [f"a {type(plan).__name__} plan on target sm80"]
+    assert faults(plan, region, PRESETS["sm80"]) == [f"a {plan.__struct_config__.tag} plan on target sm80"]
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -329,8 +329,8 @@ def test_schedules_are_checked_by_their_rules() -> None:
     scalar = scalar_plan(region, Wish())
     assert isinstance(rows, CpuRows) and isinstance(stream, GpuStream)
     assert faults(rows, region) == [] == faults(stream, region, PRESETS["sm80"])
-    assert faults(rows, region, PRESETS["sm80"]) == ["a CpuRows plan on target sm80"]
-    assert faults(stream, region) == [f"a GpuStream plan on target {AVX512.name}"]
+    assert faults(rows, region, PRESETS["sm80"]) == ["a cpu_rows plan on target sm80"]
+    assert faults(stream, region) == [f"a gpu_stream plan on target {AVX512.name}"]
     assert faults(replace(stream, passes=stream.passes[1:]), region, PRESETS["sm80"]) != []
     assert faults(scalar, region, PRESETS["sm80"]) == []
     for plan in (scalar, rows):

@@ -195,7 +195,7 @@ EDGE: list[tuple[str, dict[str, Any]]] = [
     ("streaming", {"keys": 1, "mr": 1}),
     ("turn", {"tile": 1024}),
     ("turn", {"tile": 1, "width": 4}),
-    ("window", {"whole": False, "rows": 1, "ahead": 1, "width": 1}),
+    ("window", {"whole": False, "rows": 1, "ahead": 1, "width": 2}),
 ]
 
 

@@ -19,9 +19,10 @@ from tatami.runtime.building.temporary import build_folder
 
 LIMIT = 20.0
 """Seconds for one unit: the compiler reads it and makes no code."""
-_C_ERROR = re.compile(r"unit\.c:(\d+):(?:.|\n)*?error: (.*)")
+_C_ERROR = re.compile(r"unit\.c:(?P<line>\d+):(?:.|\n)*?error: (?P<message>.*)")
 """The line of a unit, or of its #include, and the first message."""
-_CUDA_ERROR = re.compile(r"\.cu\((\d+)\)(?::| ).*?error:? (.*)")
+_CUDA_ERROR = re.compile(r"(?P<file>[\w.]+)\((?P<line>\d+)\)(?::| ).*?error:? (?P<message>.*)")
+"""The file, a unit or one that it includes, its line, and a message."""
 _REPAIR = "repair the text at that line"
 
 Found = tuple[Diagnostic, DocumentPath]
@@ -70,13 +71,19 @@ def _cuda_faults(now: CudaSource, was: CudaSource) -> Iterator[Found]:
             compile_cubin(unit.text, unit.arch, now.headers, f"{unit.symbol}.cu")
         except TatamiError as error:
             said = error.diagnostics[0].why
-            yield _fault(unit.symbol, said, _CUDA_ERROR.search(said), ("programs", "main", "units", k, "text"), unit.text)
+            texts = {f"{unit.symbol}.cu": unit.text}
+            texts |= {name: text for name, text in now.headers.items() if was.headers.get(name) != text}
+            found = next((m for m in _CUDA_ERROR.finditer(said) if m["file"] in texts), None)
+            if found is not None and found["file"] in now.headers:
+                yield _fault(found["file"], said, found, ("programs", "main", "headers", found["file"]), texts[found["file"]])
+                return  # all units include it
+            yield _fault(unit.symbol, said, found, ("programs", "main", "units", k, "text"), unit.text)
 
 
 def _fault(file: str, said: str, found: re.Match[str] | None, path: DocumentPath, text: str) -> Found:
     if found is None:
         last = (said.strip().splitlines() or ["it did not end in time"])[-1]
         return diagnostic("CompilerFailed", file, f"the compiler said: {last[:300]}", "undo the last edit"), path
-    line = int(found[1])
+    line = int(found["line"])
     where: DocumentPath = (*path, line - 1) if "\n" in text else path  # a text of several lines is a list of them
-    return diagnostic("CompilerFailed", f"{file}, line {line}", found[2][:300], _REPAIR), where
+    return diagnostic("CompilerFailed", f"{file}, line {line}", found["message"][:300], _REPAIR), where

@@ -18,6 +18,7 @@ from tatami.explorer.edits import MOST_TEXT, document_of, whole_document
 from tatami.explorer.ir import Explored
 from tatami.explorer.messages import Answer, Asked, DocumentOf, SaveStage, StageEdit
 from tatami.prepare import prepare
+from tatami.runtime.building.nvrtc import has_nvrtc
 from tatami.storage.dump import write_dump
 from tests.explorer.pages import DIGITS
 
@@ -185,6 +186,24 @@ def test_gpu_documents_are_edited(tmp_path: Path) -> None:
     first["import"] = 1
     found = asked(StageEdit("gpu", json.dumps(gpu, indent=1)), str(model), "sm80")
     assert len(found.faults) == 1 and found.places[0] is not None
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_cuda_text_is_edited_with_trust_and_read_by_nvrtc(tmp_path: Path) -> None:
+    model = tmp_path / "m.harp"
+    model.write_text("graph main(x: f32[64, 64], w: f32[64, 64]) -> (y: f32[64, 64]) {\n    return x @ w\n}\n")
+    for target in ("sm80", "sm90"):
+        assert asked(DocumentOf("cu"), str(model), target).faults[0].kind == "Untrusted"
+        text = asked(DocumentOf("cu"), str(model), target, trust=True).document
+        for before in (r'"TT_KERNEL[^"]*"', r'"#define TT_DEV '):  # in a unit, in a header of all units
+            wrong = re.sub(rf"( *)({before})", r'\1"int unknown = y;",\n\1\2', text, count=1)
+            assert wrong != text
+            found = asked(StageEdit("cu", wrong), str(model), target, trust=True)
+            (fault,), (place,) = found.faults, found.places
+            assert fault.kind == "CompilerFailed" and "undefined" in fault.why and place is not None
+            assert "int unknown = y" in wrong.split("\n")[place.line]
+        page = page_in(asked(StageEdit("cu", wrong.replace("int unknown = y;", "// edited")), str(model), target, trust=True))
+        assert any("// edited" in line for s in page.stages if s.name == "cu" for line in s.lines)
 
 
 def test_the_process_takes_half_of_the_memory_at_most(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ ROWS, PLACES = 8, 9
 
 
 def depthwise(height: int | str, width: int | str) -> tt.Graph:
+    """A window over a function of an image, whose rows are copied: those of an image itself may be read where they lie."""
     g, rng = tt.Graph("window"), np.random.default_rng(0)
     w = g.constant(rng.standard_normal((4, 1, 3, 3)).astype(np.float32))
-    g.output("y", g.input("x", (1, 4, height, width), tt.fp32).conv(w, groups=4, padding=1).relu())
+    g.output("y", (g.input("x", (1, 4, height, width), tt.fp32) * 0.5).conv(w, groups=4, padding=1).relu())
     return g
 
 

@@ -38,7 +38,7 @@ class Edges(msgspec.Struct, frozen=True):
 class Runs(msgspec.Struct, frozen=True):
     """The shape in which the instructions of a warp read or write a matrix. `lanes`: rows and columns of its lanes; `width`:
     elements per lane along n; `size`: bytes of an element; `pitch`: elements from one row, or column, to the next; `together`:
-    rows of which all are touched if one is; `apart`: the rows of an instruction are no neighbours, and share nothing."""
+    rows of which all are touched if one is; `apart`: the rows of an instruction lie apart, and share nothing."""
 
     steps: Steps
     lanes: tuple[int, int]

@@ -141,17 +141,17 @@ class Search:
                 if c.key in self._ready and c not in left:
                     self._forget(c)
             round_, turns = round_ + 1, 2 * turns
-        if self._fault is not None or not left:
-            return self._result(None, None, is_complete=all_compared or self._fault is not None)
-        found = self._tested(left[0])
-        for c in [c for c in behind if self._ratio(c) <= 1 - GAIN][: FINALISTS - 1]:
-            if found.winner is not None or not found.is_complete or self._fault is not None:
+        gaining = sorted((r, k) for k, c in enumerate(behind) if (r := self._ratio(c)) <= 1 - GAIN)
+        finalists = [*left, *(behind[k] for _, k in gaining)][:FINALISTS]
+        found = self._result(None, None, is_complete=all_compared or self._fault is not None)
+        for c in finalists:
+            if found.winner is not None or self._fault is not None:
                 break
-            if (c.key, TEST) not in self._known and self._is_over():
-                found = replace(found, is_complete=False)
-                break
-            found = self._tested(c)
-        return replace(found, is_complete=found.is_complete and all_compared)
+            if c not in left and (c.key, TEST) not in self._known and self._is_over():
+                return replace(found, is_complete=False)
+            tested = self._tested(c)
+            found = replace(tested, is_complete=tested.is_complete and found.is_complete)
+        return found
 
     def _ratio(self, c: Candidate) -> float:
         """The time of a candidate over the own one's, of all turns before the test: the geometric mean of the rounds, by turns."""

@@ -58,11 +58,14 @@ def counted(built: Built, sizes: dict[str, int] = SIZES) -> Demands:
 
 ODD, FEW = {"M": 200, "N": 264, "K": 136}, {"M": 8, "N": 264, "K": 136}
 """Sizes that no tile divides, with rows that begin at odd sectors; fewer rows than a tile."""
+NARROW = {"M": 72, "N": 8, "K": 72}
+"""Rows of 16 bytes: an instruction of a warp writes several of them to one line."""
 AT_EDGES = ("sm80, residual", "sm80, narrow stores", "multiply-adds", "sm90, B along k", "sm90, clusters")
 
 
 @pytest.mark.parametrize(
-    ("name", "sizes"), [*((n, SIZES) for n in PLANS), *((n, ODD) for n in AT_EDGES), *((n, FEW) for n in AT_EDGES)]
+    ("name", "sizes"),
+    [*((n, SIZES) for n in PLANS), *((n, ODD) for n in AT_EDGES), *((n, s) for s in (FEW, NARROW) for n in AT_EDGES)],
 )
 def test_a_plan_is_simulated_by_what_its_text_does(name: str, sizes: dict[str, int]) -> None:
     target, options, plan = PLANS[name]

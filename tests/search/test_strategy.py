@@ -89,6 +89,19 @@ def test_candidates_behind_the_own_plan_are_not_tested_after_the_best(records):
     assert winner == "" and tested == ["a"]
 
 
+def test_those_behind_are_tested_where_a_later_round_leaves_nobody(records):
+    """Four of eleven pass the first round; then a disturbance puts them far behind the own plan."""
+    ahead = dict.fromkeys("abce", (0.5, 1.6, 1.0, 1.0))
+    assert searched(records, {**ahead, "d": (0.6, 0.6, 0.6, 0.6), **SLOW}) == ("d", ["d"])
+
+
+def test_the_best_of_all_turns_is_tested_next(records):
+    """`d` leaves in the first round; `b`, `c` and `e` leave in the second, in which they were slow."""
+    later = dict.fromkeys("bce", (0.4, 1.1, 1.0, 1.0))
+    lucky = {"a": (0.4, 0.4, 0.4, 1.0), **later, "d": (0.5, 0.5, 0.5, 0.5), **SLOW}
+    assert searched(records, lucky) == ("d", ["a", "d"])
+
+
 def test_a_second_search_tests_nothing(records):
     lucky = {"a": (0.5, 0.5, 0.5, 1.0), "b": (0.8, 0.8, 0.8, 0.8), **SLOW}
     assert searched(records, lucky) == ("b", ["a", "b"])

@@ -9,7 +9,7 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
-from tatami.plan.cpu.window_quads import not_quads, quads_cycles, quads_plan
+from tatami.plan.cpu.window_quads import LANES, not_quads, quads_cycles, quads_plan
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import FP32_BYTES, multiply_adds_per_cycle, operations, rank, rows_estimate, trips
@@ -206,6 +206,9 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
         yield invalid_plan(region, why, "leave out `whole`, `joined` and `lying`, or `dot`")
     elif plan.dot and (why := not_quads(region, plan.dot, found, target)):
         yield invalid_plan(region, f"no {plan.dot}: {why}", "leave out `dot`")
+    elif plan.dot and plan.width < LANES[0]:
+        why = f"vectors of width {plan.width}; the routine of {plan.dot} takes {LANES[0]} or more"
+        yield invalid_plan(region, why, f"use a power of two from {LANES[0]} to {target.lanes}")
     elif lanes_of(plan.width, itemsize := lets_by_name(region)[found.let].dtype.itemsize) < 2:
         why = f"vectors of width {plan.width}, which hold one element of {itemsize} bytes"
         yield invalid_plan(region, why, f"use a power of two from {2 * itemsize // FP32_BYTES} to {target.lanes}")

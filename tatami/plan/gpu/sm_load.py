@@ -149,7 +149,7 @@ def pipeline_of(
     width = _store_width(plan, size, stored)
     lanes, held = _lanes(plan), 1 if isinstance(plan, Sm90Mma) else _held(plan, width)
     extents, largest = (m, n), (min(m, bm), min(n, bn))
-    store = Runs(stored, lanes, width, size, n if stored[1] == "one" else m)
+    store = Runs(stored, lanes, width, size, n if stored[1] == "one" else m, apart=_is_apart(plan))
     if isinstance(plan, Sm90Mma) and plan.epilogue_load == "tma":
         reads = tuple(r for r in reads if "none" in r.steps)
     read = [_runs(plan, r, held, size, extents) for r in reads]
@@ -233,7 +233,12 @@ def _runs(plan: Sm80Mma | Sm90Mma | GpuSync, operand: EpilogueRead, held: int, s
     if isinstance(plan, Sm80Mma) and plan.inst_shape == "fma" and operand.steps[0] == "none":
         together = (sides(plan.warp_tile) or (1, 1))[0]  # one that rows share is read before the rows are guarded
     pitch = extents[1] if operand.steps == ("many", "one") else extents[0] if operand.steps == ("one", "many") else 0
-    return Runs(operand.steps, _lanes(plan), min(held, operand.widths[1]), size, pitch, together)
+    return Runs(operand.steps, _lanes(plan), min(held, operand.widths[1]), size, pitch, together, _is_apart(plan))
+
+
+def _is_apart(plan: Sm80Mma | Sm90Mma | GpuSync) -> bool:
+    """True if each lane holds neighbouring rows, so that those of one instruction are apart."""
+    return isinstance(plan, Sm80Mma) and plan.inst_shape == "fma"
 
 
 def _guarded(p: Pipeline, dims: tuple[int, int, int], tile: tuple[int, int, int], size: int) -> Pipeline:

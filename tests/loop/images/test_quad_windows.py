@@ -19,7 +19,7 @@ from tatami.plan.cpu.window_quads import DOTS, not_quads
 from tatami.plan.ir import CpuWindow
 from tatami.plan.named_region import constant_tensors
 from tatami.region.views.images.window import find_window
-from tests.loop.images.test_places import TARGETS, graph, numbers, reference
+from tests.loop.images.test_places import TARGETS, graph, integer_conv, numbers, reference
 
 KINDS = ("uint8", "int8")
 CASES: dict[str, dict[str, Any]] = {
@@ -128,6 +128,7 @@ def test_a_quantised_depthwise_convolution_is_planned_by_quads(target: str) -> N
         ({"lying": True, "ahead": 1}, "copied in blocks"),
         ({"rows": 0}, "blocks of 0 rows"),
         ({"width": 64}, "width"),
+        ({"width": 2}, "vectors of width 2; the routine of quads takes 4 or more"),
     ],
 )
 def test_plans_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
@@ -151,6 +152,26 @@ def test_windows_that_have_no_quads_say_why(case: dict[str, Any], kinds: tuple[s
     assert not isinstance(found, str)
     target = msgspec.structs.replace(f.compilation.target, features=(*f.compilation.target.features, "vnni"))
     assert why in not_quads(region, "quads_vnni", found, target)
+
+
+@pytest.mark.parametrize("apart", [{"stride": (10000, 1)}, {"dilation": (10000, 1)}])
+def test_rows_too_far_apart_for_the_routine_have_another_plan(apart: dict[str, Any]) -> None:
+    g = tt.Graph("apart")
+    x, w = numbers({"x": (1, 2, 20003, 20), "w": (2, 1, 3, 3)}, KINDS)
+    image = g.input("x", x.shape, DType.u8)
+    g.output("y", integer_conv(image, g.constant(w, "w"), groups=2, **apart))
+    f = tt.compile(g, target="cpu:avx512")
+    (region,) = f.stages["region"].value.main.body
+    found = find_window(region)
+    assert not isinstance(found, str)
+    assert "10000" in not_quads(region, "quads", found, f.compilation.target)
+    y = np.asarray(f(x=x)["y"])
+    stride, dilation = apart.get("stride", (1,))[0], apart.get("dilation", (1,))[0]
+    expected = np.zeros(y.shape, np.int64)
+    for i, j in np.ndindex(3, 3):
+        seen = x[:, :, i * dilation :: stride, j : j + 18][:, :, : y.shape[2]]
+        expected += seen.astype(np.int64) * w[:, :, i, j, None]
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("name", ["f32_3x1_1x1_1_16", "u8x4vnni_0x1_1x1_1_16", "u8x4vnni_3x1_1x3_1_16", "u8x4vnni_3x1_1x1_1_5"])

@@ -21,6 +21,8 @@ COUNT = 4
 """Neighbours of a packed element."""
 STEPS = (1, 2)
 """Strides along the columns."""
+MOST_APART = 9999
+"""Maximum stride and dilation along the rows, which the name of the routine has in four digits."""
 
 
 class Quads(NamedTuple):
@@ -45,6 +47,9 @@ def find_quads(region: Region, window: Window) -> Quads | str:
         return f"a window of more than {MAX_TERMS} places, which loops read"
     if columns.stride not in STEPS or columns.dilation != 1:
         return f"stride {columns.stride}, dilation {columns.dilation} along the columns; quads take stride 1 or 2 without gaps"
+    rows = window.slides[0]
+    if len(window.slides) == 2 and max(rows.stride, rows.dilation) > MOST_APART:
+        return f"stride {rows.stride}, dilation {rows.dilation} along the rows; quads take {MOST_APART} at most"
     sides = [(x, y) for x, y in ((body.x, body.y), (body.y, body.x)) if window.moving in nodes(x)]
     if len(sides) != 1 or window.moving in nodes(sides[0][1]):
         return "the value that slides is on both sides of the product"

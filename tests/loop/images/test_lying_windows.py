@@ -123,6 +123,26 @@ def test_rows_at_the_border_multiply_nothing_outside(height: int) -> None:
     assert {v.buffer for v in nodes(kernel.body) if isinstance(v, ir.Load) and v.lanes == 4} == {"p0"}
 
 
+def with_number_of(axis: int) -> Make:
+    """The magnitudes of each window, with the number of the result's row or column added to all elements, summed up."""
+
+    def make(g: tt.Graph, x: Any) -> Any:
+        seen = x.pad(((0, 0), (1, 1), (1, 1)), 1.5).unfold((3, 3))
+        number = g.iota((C, 3, 3, 6, 24), axis).cast(tt.fp32)
+        return (seen + number).abs().sum((1, 2))
+
+    return make
+
+
+@pytest.mark.parametrize("axis", [3, 4], ids=["row", "column"])
+def test_terms_outside_that_differ_from_column_to_column_are_no_single_number(axis: int) -> None:
+    g = graph(with_number_of(axis), (C, 6, 24))
+    f = tt.compile(g, target="cpu:generic", decisions=planned(tt.compile(g, target="cpu:generic"), width=4, lying=True))
+    assert windows_of(f)[0].lying
+    x = sample((C, 6, 24))
+    np.testing.assert_allclose(f(x=x)["y"], tt.compile(g, target="reference")(x=x)["y"], rtol=1e-5)
+
+
 def test_a_kernel_of_many_rows_at_a_border_is_no_longer_for_more_of_them() -> None:
     """Every row of a plane is at a border if the dilation is half its height: text of its own for each would have no bound."""
     counts = []

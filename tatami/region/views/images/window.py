@@ -167,12 +167,23 @@ def inner_rows(region: Region, window: Window, plane: Plane) -> tuple[int, int]:
 
 
 def is_read_to_the_border(region: Region, window: Window, plane: Plane) -> bool:
-    """True if rows near a border of a plane that is one block are read in place too: they are few groups."""
+    """True if rows near a border of a plane that is one block are read in place too: they are few groups, and the terms of
+    rows outside are the same for all columns."""
     extents = all_axes(region)
     height = extents[window.slides[0].axis].as_int() or 0
     group = rows_together(height, prod(extents[s.window].as_int() or 1 for s in window.slides))
     first, stop = inner_rows(region, window, plane)
-    return -(-first // group) + -(-(height - stop) // group) <= BORDER_GROUPS
+    is_short = -(-first // group) + -(-(height - stop) // group) <= BORDER_GROUPS
+    return is_short and not _counts_columns(region, window)
+
+
+def _counts_columns(region: Region, window: Window) -> bool:
+    """True if something else in the reduce than the operand that slides depends on the column of the result, such as its
+    number."""
+    reduce = lets_by_name(region)[window.let].expr
+    assert isinstance(reduce, Reduce)
+    rest = rewrite(reduce.body, lambda e: Const(window.outside, DType.fp32) if e == window.moving else e)
+    return any(window.slides[-1].axis in _used(n) for n in nodes(rest))
 
 
 def find_plane(region: Region, window: Window) -> Plane | str:

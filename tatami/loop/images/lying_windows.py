@@ -5,7 +5,7 @@
             the first vector of columns     lanes outside are blended in
             vectors in the middle           loads from the tensor, no guard
             the last ones                   lanes outside are blended in, as many results as there are columns
-        else, in a plane that is one block: the same, with text of its own for these rows
+        else, in a plane that is one block, if these rows are few: the same, with text of its own for them
             before the columns              the terms of rows outside, which are one number for a whole row of results
         else: the rows that they see are copied to scratch, as for blocks of rows
 
@@ -26,7 +26,15 @@ from tatami.loop.emit.template import Stmts
 from tatami.loop.images.window import SEEN, Windows
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import Region
-from tatami.region.views.images.window import Plane, Window, columns_inside, inner_vectors
+from tatami.region.views.images.window import (
+    Plane,
+    Window,
+    columns_inside,
+    inner_rows,
+    inner_vectors,
+    is_read_to_the_border,
+    rows_together,
+)
 
 
 class LyingWindows(Windows):
@@ -44,7 +52,7 @@ class LyingWindows(Windows):
         """First row that the current rows of results see if some of what they see is outside, by number; else None."""
         self.starts: list[loop.Reg] = []
         """Sums of the terms outside, for each of the current rows, if some of what they see is outside."""
-        self.group = self.rows_together(self.terms())
+        self.group = rows_together(self.block.as_int(), self.terms())
         self.seen_rows = self.span(self.down, expr(self.group))
 
     def body(self) -> loop.Body:
@@ -59,28 +67,19 @@ class LyingWindows(Windows):
         return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
 
     def all_rows(self) -> Stmts:
-        """Rows in groups: of a plane that is one block, those that see rows outside by themselves."""
+        """Rows in groups: of a plane that is one block, those that see rows outside by themselves, if they are few."""
         height = self.height.as_int()
-        if self.blocks != ONE or height is None:
+        if self.blocks != ONE or height is None or not is_read_to_the_border(self.region, self.window, self.plane):
             return super().all_rows()
-        groups = {y: min(self.group, height - y) for y in range(0, height, self.group)}
-        inner = [y for y, count in groups.items() if count == self.group and self.sees_inside(y, count)]
-        out: list[loop.Stmt] = []
-        for y, count in groups.items():
-            if y not in inner:
-                out += self.border_rows(y, count)
-            elif y == inner[0]:
-                main = self.counter(self.height)
-                rows = self.lying_rows(var(main), count)
-                out.append(loop.For(main, expr(y), expr(inner[-1] + count), rows, step=count))
-        return tuple(out)
+        first, stop = inner_rows(self.region, self.window, self.plane)
+        above, below = (self.border_groups(*rows) for rows in ((0, first), (stop, height)))
+        main = self.counter(self.height)
+        inner = (loop.For(main, expr(first), expr(stop), self.lying_rows(var(main), self.group), step=self.group),)
+        return (*above, *(inner if first < stop else ()), *below)
 
-    def sees_inside(self, y: int, count: int) -> bool:
-        """True if all rows that `count` rows of results from `y` on see are inside, and the rows before and after these."""
-        first = self.top(y)
-        reach = self.span(self.down, expr(count)).as_int()
-        assert reach is not None
-        return first > 0 and first + reach < self.stop_row
+    def border_groups(self, start: int, stop: int) -> Stmts:
+        """Results of the rows from `start` to `stop`, group by group."""
+        return tuple(s for y in range(start, stop, self.group) for s in self.border_rows(y, min(self.group, stop - y)))
 
     def top(self, y: int) -> int:
         """First row that row `y` of results sees."""

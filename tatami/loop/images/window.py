@@ -36,7 +36,7 @@ from tatami.loop.emit.template import Stmts, Tiles
 from tatami.plan.ir import CpuWindow
 from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Read, Reduce, Region, RegionExpr
-from tatami.region.views.images.window import Window
+from tatami.region.views.images.window import Window, rows_together
 from tatami.region.views.pairs.online import reads_along
 from tatami.region.views.slides import Slide
 from tatami.region.walk import all_axes, rewrite, widened
@@ -108,7 +108,7 @@ class Windows(Tiles):
         x = self.counter(turns)
         self.scratch, prologue = self.lay_out(per_turn)
         terms = self.terms()
-        self.group = self.rows_together(terms)
+        self.group = rows_together(self.block.as_int(), terms)
         self.kept = self.kept_rows()
         first, d = self.integer(var(x) * per_turn)
         count = minimum(per_turn, items - first)
@@ -132,11 +132,6 @@ class Windows(Tiles):
         self.em.lets[SEEN] = FlatLet(SEEN, axes, self.seen_dtype, "map", Const(0, self.seen_dtype))
         self.em.stored[SEEN] = Stored(buffer.name, self.seen_dtype, axes, sizes)
         return buffer
-
-    def rows_together(self, terms: int) -> int:
-        """Number of rows that share their loads, so that groups have about the same size."""
-        most, height = 8 if terms <= 64 else 4 if terms <= 128 else 2, self.block.as_int()
-        return most if not height else -(-height // -(-height // most))
 
     def kept_rows(self) -> list[loop.LocalBuffer]:
         """Local buffers, one per row of a group, that keep sums for an epilogue that runs separately; none if it follows each

@@ -26,6 +26,7 @@ from tatami.region.views.images.window import (
     find_window,
     inner_vectors,
     is_looped,
+    is_read_to_the_border,
 )
 from tatami.region.walk import all_axes, lets_by_name
 
@@ -160,9 +161,11 @@ def window_estimate(
     again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
     cycles += outer * seen_rows * per_row * min(again, 2.0)
     if plan.lying:
-        met = _rows_met(region, found) if plan.rows >= height else 1.0
+        lies = find_plane(region, found)
+        is_uncut = plan.rows >= height and isinstance(lies, Plane) and is_read_to_the_border(region, found, lies)
+        met = _rows_met(region, found) if is_uncut else 1.0
         each = (0.5 * terms * met + 1.0 + 0.5 * epilogue) * LOADED[columns.stride, plan.joined]
-        copied = min(1.0, 2.0 * GROUP / height) if plan.rows < height else 0.0
+        copied = 0.0 if is_uncut else min(1.0, 2.0 * GROUP / height)
         cycles = copied * cycles + (1.0 - copied) * outer * height * vectors * each
     if multiply_adds_per_cycle(target) <= 1.0:
         cycles *= plan.width / target.lanes

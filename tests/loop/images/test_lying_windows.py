@@ -123,6 +123,43 @@ def test_rows_at_the_border_multiply_nothing_outside(height: int) -> None:
     assert {v.buffer for v in nodes(kernel.body) if isinstance(v, ir.Load) and v.lanes == 4} == {"p0"}
 
 
+def with_number_of(axis: int) -> Make:
+    """The magnitudes of each window, with the number of the result's row or column added to all elements, summed up."""
+
+    def make(g: tt.Graph, x: Any) -> Any:
+        seen = x.pad(((0, 0), (1, 1), (1, 1)), 1.5).unfold((3, 3))
+        number = g.iota((C, 3, 3, 6, 24), axis).cast(tt.fp32)
+        return (seen + number).abs().sum((1, 2))
+
+    return make
+
+
+@pytest.mark.parametrize("axis", [3, 4], ids=["row", "column"])
+def test_terms_outside_that_differ_from_column_to_column_are_no_single_number(axis: int) -> None:
+    g = graph(with_number_of(axis), (C, 6, 24))
+    f = tt.compile(g, target="cpu:generic", decisions=planned(tt.compile(g, target="cpu:generic"), width=4, lying=True))
+    assert windows_of(f)[0].lying
+    x = sample((C, 6, 24))
+    np.testing.assert_allclose(f(x=x)["y"], tt.compile(g, target="reference")(x=x)["y"], rtol=1e-5)
+
+
+def test_a_kernel_of_many_rows_at_a_border_is_no_longer_for_more_of_them() -> None:
+    """Every row of a plane is at a border if the dilation is half its height: text of its own for each would have no bound."""
+    counts = []
+    for height in (64, 128):
+        make = depthwise(padding=(height // 2, 1), dilation=(height // 2, 1))
+        g = graph(make, (2, C, height, 24))
+        decisions = planned(tt.compile(g, target="cpu:generic"), 128, width=4, lying=True)
+        f = tt.compile(g, target="cpu:generic", decisions=decisions)
+        (region,), (plan,) = f.stages["region"].value.main.body, windows_of(f)
+        assert plan.lying
+        counts.append(sum(isinstance(v, ir.Fma) for v in nodes(kernel_of(region, plan, "generic").body)))
+        x = sample((2, C, height, 24))
+        x[0, 2, 0, 0] = x[1, 4, -1, -1] = np.nan
+        np.testing.assert_allclose(f(x=x)["y"], tt.compile(g, target="reference")(x=x)["y"], rtol=1e-5, atol=1e-5)
+    assert counts[0] == counts[1]
+
+
 def test_inner_rows_go_through_no_scratch() -> None:
     """All loads of the loop over the middle vectors are from the tensor, each line once for all rows that see it."""
     f = tt.compile(graph(WINDOWS["depthwise 3x3"], (1, C, 64, 64)), target="cpu:generic")

@@ -37,6 +37,9 @@ from tatami.region.walk import (
 
 MAX_TERMS = 64
 """Maximum number of window positions that are unrolled in the text; loops run over larger windows."""
+BORDER_GROUPS = 4
+"""Maximum number of groups of rows at the borders of a plane in place, since each is text of its own: rows that a dilation of
+half the plane sees are all at a border."""
 LARGEST = 1 << 14
 """Maximum number of window positions."""
 
@@ -142,6 +145,45 @@ def inner_vectors(region: Region, window: Window, plane: Plane, lanes: int) -> t
     stop = min(width, (inside - reach) // c.stride + lanes) // lanes * lanes
     whole = width // lanes * lanes
     return (first, stop) if first < stop else (whole, whole)
+
+
+def rows_together(height: int | None, terms: int) -> int:
+    """Number of neighbouring rows of results that share their loads, so that groups of a block of this height have about the
+    same size. `terms`: places of the window."""
+    most = 8 if terms <= MAX_TERMS else 4 if terms <= 2 * MAX_TERMS else 2
+    return most if not height else -(-height // -(-height // most))
+
+
+def inner_rows(region: Region, window: Window, plane: Plane) -> tuple[int, int]:
+    """(first, stop): range of result rows, in whole groups counted from row 0, that see rows inside only, between the first
+    and the last row of the plane; first == stop if there is none."""
+    extents, down = all_axes(region), window.slides[0]
+    height, places = extents[down.axis].as_int() or 0, [extents[s.window].as_int() or 1 for s in window.slides]
+    group = rows_together(height, prod(places))
+    reach = (group - 1) * down.stride + (places[0] - 1) * down.dilation + 1
+    tops = {y: y * down.stride + plane.first - plane.above for y in range(0, height - group + 1, group)}
+    inner = [y for y, top in tops.items() if top > 0 and top + reach < plane.first + plane.rows]
+    return (inner[0], inner[-1] + group) if inner else (height, height)
+
+
+def is_read_to_the_border(region: Region, window: Window, plane: Plane) -> bool:
+    """True if rows near a border of a plane that is one block are read in place too: they are few groups, and the terms of
+    rows outside are the same for all columns."""
+    extents = all_axes(region)
+    height = extents[window.slides[0].axis].as_int() or 0
+    group = rows_together(height, prod(extents[s.window].as_int() or 1 for s in window.slides))
+    first, stop = inner_rows(region, window, plane)
+    is_short = -(-first // group) + -(-(height - stop) // group) <= BORDER_GROUPS
+    return is_short and not _counts_columns(region, window)
+
+
+def _counts_columns(region: Region, window: Window) -> bool:
+    """True if something else in the reduce than the operand that slides depends on the column of the result, such as its
+    number."""
+    reduce = lets_by_name(region)[window.let].expr
+    assert isinstance(reduce, Reduce)
+    rest = rewrite(reduce.body, lambda e: Const(window.outside, DType.fp32) if e == window.moving else e)
+    return any(window.slides[-1].axis in _used(n) for n in nodes(rest))
 
 
 def find_plane(region: Region, window: Window) -> Plane | str:

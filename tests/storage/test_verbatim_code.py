@@ -156,6 +156,7 @@ MAKERS = {
             "c/products/block_dots.py",
             "c/products/along.py",
             "c/products/places.py",
+            "c/products/quads.py",
         ),
         "C that we print",
     ),

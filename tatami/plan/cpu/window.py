@@ -178,8 +178,12 @@ def _rows_met(region: Region, found: Window) -> float:
     if isinstance(plane, str):
         return 1.0
     height, places = (size_at(extents[a], {}) for a in (down.axis, down.window))
-    seen = [y * down.stride + i * down.dilation for y in range(height) for i in range(places)]
-    return sum(plane.above <= row < plane.above + plane.rows for row in seen) / max(1, len(seen))
+    met = 0
+    for i in range(places):  # rows y of results with above <= y * stride + i * dilation < above + rows
+        first = plane.above - i * down.dilation
+        start, stop = -(-first // down.stride), -(-(first + plane.rows) // down.stride)
+        met += max(0, min(stop, height) - max(start, 0))
+    return met / max(1, height * places)
 
 
 def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:

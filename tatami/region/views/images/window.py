@@ -161,9 +161,11 @@ def inner_rows(region: Region, window: Window, plane: Plane) -> tuple[int, int]:
     height, places = extents[down.axis].as_int() or 0, [extents[s.window].as_int() or 1 for s in window.slides]
     group = rows_together(height, prod(places))
     reach = (group - 1) * down.stride + (places[0] - 1) * down.dilation + 1
-    tops = {y: y * down.stride + plane.first - plane.above for y in range(0, height - group + 1, group)}
-    inner = [y for y, top in tops.items() if top > 0 and top + reach < plane.first + plane.rows]
-    return (inner[0], inner[-1] + group) if inner else (height, height)
+    top = plane.first - plane.above
+    last = (plane.first + plane.rows - reach - top - 1) // down.stride
+    start = -(-max(0, -top // down.stride + 1) // group) * group
+    stop = min(last, height - group) // group * group
+    return (start, stop + group) if start <= stop else (height, height)
 
 
 def is_read_to_the_border(region: Region, window: Window, plane: Plane) -> bool:

@@ -73,7 +73,7 @@ GROWS = """g (int64 trip, float[N] x, float bound) => (float[M] y, float[T] sums
     yes = Constant <value = bool {1}> ()
     y, sums = Loop (trip, yes, x) <body = b (int64 i, bool go, float[L] s) => (bool again, float[K] t, float sum) {
         last = ReduceSum <keepdims = 1> (s, zero)
-        turned = Sin (last)
+        turned = Tanh (last)
         t = Concat <axis = 0> (s, turned, x)
         sum = ReduceSum <keepdims = 0> (t)
         again = Less (sum, bound)

@@ -41,7 +41,9 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
     is_of_target = isinstance(plan, Scalar) or target.kind == ("cpu" if isinstance(plan, CpuPlan) else "cuda")
     if not is_of_target and not isinstance(plan, Sm80Mma | Sm90Mma | GpuSync):
         return [
-            invalid_plan(region, f"a {plan.__struct_config__.tag} plan on target {target.name}", "use a plan of the target's kind")
+            invalid_plan(
+                region, f"a {plan.__struct_config__.tag} plan on target {target.name}", "use a plan of the target's kind"
+            )
         ]
     if isinstance(plan, CpuPlan):
         return list(cpu_kind_of(plan).check(plan, region, target))

@@ -1,4 +1,4 @@
-"""What a reader of the screen and a reader with weak sight meet: names of all that takes the focus, contrast, headings."""
+"""Names, for a reader of the screen, of all that takes the focus; contrast and headings, for a reader with weak sight."""
 
 from __future__ import annotations
 

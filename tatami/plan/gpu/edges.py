@@ -77,7 +77,7 @@ class Runs(msgspec.Struct, frozen=True):
             last = min(run, extent - same[-1])
             for length, times in ((run, len(same) - (last < run)), (last, int(last < run))):
                 if times:
-                    each = (k * run * self.size, length * self.size, pitch, group, unit)
+                    each = ((k * run * self.size, length * self.size), pitch, group, unit)
                     total += times * ((whole and whole * _touched(period, *each)) + _touched(rest, *each))
         return total
 
@@ -87,10 +87,10 @@ class Runs(msgspec.Struct, frozen=True):
 
 
 @cache
-def _touched(lines: int, begin: int, length: int, pitch: int, group: int, unit: int) -> int:
-    """Pieces of `unit` bytes that `length` bytes of each line are in, from byte `begin` of it; those that lines of a group share
-    count once."""
-    total, before = 0, -1
+def _touched(lines: int, run: tuple[int, int], pitch: int, group: int, unit: int) -> int:
+    """Pieces of `unit` bytes that a run of each line is in; those that lines of a group share count once. `run`: its first byte
+    in a line, and its length in bytes."""
+    (begin, length), total, before = run, 0, -1
     for y in range(lines):
         first, last = (y * pitch + begin) // unit, (y * pitch + begin + length - 1) // unit
         total += last - first + 1 - (1 if y % group and first == before else 0)

@@ -110,7 +110,7 @@ def main() -> None:
         record = GpuRecord(describe(), [known[m.name] for m in MODELS if m.name in known])
         RECORD.write_text(json.dumps(msgspec.to_builtins(record), indent=1) + "\n")
         print(f"{model.name}: {summary([row])}", flush=True)
-    PAGE.write_text(page(record))
+    PAGE.write_text(page(record, len(MODELS)))
     print(summary(record.rows))
 
 

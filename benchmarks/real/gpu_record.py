@@ -82,11 +82,13 @@ def summary(rows: Sequence[GpuRow]) -> str:
     return "; ".join(words) + "."
 
 
-def page(record: GpuRecord) -> str:
-    """The page as Markdown."""
+def page(record: GpuRecord, listed: int) -> str:
+    """The page as Markdown. `listed`: number of models of the list."""
     machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
     lines = ["# Trained models on GPU targets", ""]
-    lines += ["Written by `python -m benchmarks.real.gpu`, which needs no GPU: nothing here says how fast a kernel is.", ""]
+    missing = listed - len(record.rows)
+    intro = "Written by `python -m benchmarks.real.gpu`, which needs no GPU: nothing here says how fast a kernel is."
+    lines += [intro + (f" {missing} of the list's {listed} models are not in this record." if missing else ""), ""]
     lines += [f"**{summary(record.rows)}**", "", HOW, "", f"Machine: {machine}.", ""]
     chips = _named([c.chip for r in record.rows for c in r.compiled])
     targets = _named([e.target for r in record.rows for e in r.executed])

@@ -126,6 +126,7 @@ export class TuningView {
         ),
         { class: "changes" },
       ),
+      el("p", { class: "quiet" }, "Each row is one kernel in turns of its own; rows do not add up to the times of the program."),
       t.turns ? el("p", { class: "quiet" }, `The whole program in ${t.turns} turns with the compiler's own decisions; the ratio is the median of theirs.`) : "",
       t.dropped?.length
         ? el(

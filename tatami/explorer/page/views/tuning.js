@@ -221,13 +221,15 @@ export class TuningView {
         "details",
         {
           ontoggle: (e) => {
-            if (e.target.open && !inside.firstChild) show(inside, candidatesOf(s));
+            if (!e.target.open || inside.firstChild) return;
+            const link = this.link(s.key, "the page of the kernel");
+            show(inside, typeof link === "string" ? "" : el("p", {}, link), candidatesOf(s));
           },
         },
         el(
           "summary",
           {},
-          this.link(s.key, kernelNames(s.kernels)),
+          kernelNames(s.kernels),
           el("span", { class: "quiet" }, ` ${percent(s.share)} of the time, ${tried.length} candidate${tried.length === 1 ? "" : "s"}${where ? `, ${where}` : ""}: `),
           winner
             ? [el("b", { class: "agrees" }, `${lastRatio(winner).toFixed(3)} `), s.stage === "plans" ? winner.plan : s.line]

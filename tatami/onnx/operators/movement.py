@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.algebra.order import greatest, least
+from tatami.core.algebra.order import greatest, is_always_at_most, least
 from tatami.core.algebra.size_forms import settled_size
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr, floordiv
@@ -51,7 +51,7 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
 def _with_ones(m: Importer, x: str) -> str:
     """`x` with axes of size min(1, N) assumed to have size 1: a slice of one element of an open axis, which is assumed not
     to be empty."""
-    return m.reshaped(x, tuple(ONE if settled_size(s) == ONE else s for s in m.shape(x)))
+    return m.reshaped(x, tuple(ONE if settled_size(s) == ONE and is_always_at_most(s, ONE) else s for s in m.shape(x)))
 
 
 def _positions(m: Importer, n: OnnxNode, axes: list[int] | None) -> list[tuple[Expr, ...]]:

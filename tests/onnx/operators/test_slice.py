@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, parser
 from onnx.reference import ReferenceEvaluator
 
 import tatami as tt
@@ -76,3 +76,24 @@ def test_a_huge_step_takes_the_first_element(size: int | str, dtype: int) -> Non
         found = function(x=x)
         for k, step in enumerate(STEPS):
             np.testing.assert_array_equal(found[f"y{k}"], x[::step], err_msg=f"step {step}")
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_a_size_that_is_one_only_for_long_axes_is_not_taken_for_one(size: int) -> None:
+    """An end of a million is no end of an open axis: beyond it the slice is empty, and what is joined to it is alone."""
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[M] y) {
+            zero = Constant <value = int64[1] {0}> ()
+            first = Constant <value = int64[1] {-1}> ()
+            third = Constant <value = int64[1] {-3}> ()
+            far = Constant <value = int64[1] {1000000}> ()
+            before = Constant <value = int64[1] {-1000000}> ()
+            part = Slice (x, third, far, zero)
+            sum = ReduceSum <keepdims = 1> (part, zero)
+            both = Concat <axis = 0> (part, sum)
+            y = Slice (both, first, before, zero, first)
+        }"""
+    )
+    x = np.arange(size, dtype=np.float32)
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(tt.compile(model, target="reference", max_specialisations=0)(x=x)["y"], wanted)

@@ -5,8 +5,8 @@
     after    S = extent n0                                  the entry reads n0 and goes on
              n2 = k2(n0, n3, n2; S)
 
-A program is changed if it needs no other Python and if S decides no memory: the sizes of its buffers and those that it passes
-to callees are known when the program is bound. S then is an argument of kernels alone: a trip count, a limit, an offset. On a
+A program is changed if it needs no other Python and if S decides no memory: the sizes of its buffers, the shapes of its results
+(those without elements too) and the sizes that it passes to callees are known when the program is bound. S then is an argument of kernels alone: a trip count, a limit, an offset. On a
 GPU memory is read after a copy to the host, so steps stay there.
 """
 
@@ -91,7 +91,9 @@ def check_extents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
             if id not in info or info[id].dtype != DType.i64 or info[id].shape or info[id].layout is not None:
                 add(at, f"{id or 'an absent value'} is not an integer of 64 bits and rank 0", "convert it before")
     for b in plan.buffers:
-        if free_vars(b.elements) & found:
+        if b.id in plan.output_buffers and any(free_vars(size) & found for size in b.shape):
+            add(b.id, "its shape has a size that is read, and the caller makes the result before", "use a host step")
+        elif free_vars(b.elements) & found:
             add(b.id, f"{b.elements} elements, and memory is planned before that size is read", "use a host step")
     for ins in plan.instructions:
         given = getattr(ins.op, "sizes", {})

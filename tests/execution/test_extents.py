@@ -160,3 +160,17 @@ def test_a_broken_equation_of_a_size_that_was_read_is_told() -> None:
         np.testing.assert_allclose(f(feed)["y"], oracle(made, feed)[0])
     with pytest.raises(TatamiError, match="E1304"):
         f({"x": x(8), "s": i64([2, 4]), "z": x(3, 4)})
+
+
+def test_a_result_without_elements_has_a_size_that_was_read() -> None:
+    """Result [0, S]: no memory depends on S, but its shape does."""
+    made = model(
+        """g (int64[1] n) => (float[0, S] y) {
+            none = Constant <value = int64[1] {0}> ()
+            shape = Concat <axis = 0> (none, n)
+            y = ConstantOfShape (shape)
+        }"""
+    )
+    f = tt.compile(made, threads=1)
+    for n in (0, 1, 5):
+        assert f({"n": i64([n])})["y"].shape == (0, n)

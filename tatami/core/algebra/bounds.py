@@ -2,7 +2,8 @@
 
 Axes run over ``0 <= axis < extent``. A statement about axes only matters where the domain is not empty, so every
 size symbol that bounds an axis is taken as at least 1; so are all other sizes, because a size that divides or
-scales an index is the extent of some axis. Answers are one-sided: False means "not proved".
+scales an index is the extent of some axis. `is_within` asks also for a size of 0 that leaves the domain its elements:
+``a`` of N = 0 elements, read by ``i0 < (N + 2)//2``. Answers are one-sided: False means "not proved".
 """
 
 from __future__ import annotations
@@ -153,10 +154,24 @@ def affine_ends(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:
     """True if ``0 <= e < size`` is proved over the box of `extents`."""
-    if _is_inside(e, size, extents):
+    if not _is_inside(e, size, extents):
+        split = split_digits(e, extents)
+        if split is None or not _is_inside(split[0], size, split[1]):
+            return False
+    named = (free_vars(e) | free_vars(size)).union(*map(free_vars, extents.values())) - extents.keys()
+    return all(_is_within_at_0(name, e, size, extents) for name in sorted(named))
+
+
+def _is_within_at_0(name: str, e: Expr, size: Expr, extents: Extents) -> bool:
+    """True if ``0 <= e < size`` is proved where a size symbol is 0, or the box is empty there."""
+    zero = {name: ZERO}
+    try:
+        box = {axis: substitute(extent, zero) for axis, extent in extents.items()}
+        if any(is_nonneg(-extent) for extent in box.values()):
+            return True
+        return is_within(substitute(e, zero), substitute(size, zero), box)
+    except ZeroDivisionError:  # a size that divides an index is the size of an axis
         return True
-    split = split_digits(e, extents)
-    return split is not None and _is_inside(split[0], size, split[1])
 
 
 def _is_inside(e: Expr, size: Expr, extents: Extents) -> bool:

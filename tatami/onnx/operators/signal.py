@@ -118,6 +118,10 @@ def _stft(m: Importer, n: OnnxNode) -> list[Value]:
     total = shape[1]
     if not length:
         raise unsupported(m, "STFT without a length of its frames", "give frame_length, or a window whose size is a number")
+    if step < 1 or length < 1:
+        raise unsupported(m, f"STFT in steps of {step} and frames of {length} samples", "give both 1 or more")
+    if size is not None and size != length:
+        raise unsupported(m, f"STFT with a window of {size} samples and frames of {length}", "give both the same length")
     count = floordiv(total - length, expr(step)) + 1
     if (samples := total.as_int()) is not None and samples < length:
         raise unsupported(m, f"STFT of {samples} samples in frames of {length}", f"give the signal {length} samples or more")

@@ -71,3 +71,20 @@ def test_half_a_spectrum_of_open_length_is_turned_back(count: int) -> None:
     values[:, [0, -1], 1] = 0  # a real signal has real first and last elements
     wanted = np.fft.irfft(values[..., 0] + 1j * values[..., 1], axis=1)[..., None]
     np.testing.assert_allclose(tt.compile(made, threads=1)({"x": values})["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("step", "length", "window"), [(0, 4, 4), (-1, 4, 4), (2, -4, 0), (2, 4, 1), (2, 1, 4), (2, 8, 4)])
+@pytest.mark.parametrize("count", ["N", "30"])
+def test_frames_that_do_not_fit_are_refused(step: int, length: int, window: int, count: str) -> None:
+    """No step, no sample, or a window of another length: of one sample it was multiplied with all of a frame."""
+    given = f"w = Constant <value = float[{window}] {{{', '.join(['0.5'] * window)}}}> ()" if window else ""
+    made = model(
+        f"""g (float[1, {count}, 1] x) => (float[A, F, K, C] y) {{
+            step = Constant <value = int64 {{{step}}}> ()
+            length = Constant <value = int64 {{{length}}}> ()
+            {given}
+            y = STFT (x, step, {"w" if window else '""'}, length)
+        }}"""
+    )
+    with pytest.raises(TatamiError, match=r"E1606.*STFT (in steps|with a window)"):
+        tt.compile(made, threads=1)({"x": x(1, 30, 1)})

@@ -80,7 +80,7 @@ def test_a_huge_step_takes_the_first_element(size: int | str, dtype: int) -> Non
 
 @pytest.mark.parametrize("size", [1, 3, 6])
 def test_a_size_that_is_one_only_for_long_axes_is_not_taken_for_one(size: int) -> None:
-    """An end of a million is no end of an open axis: beyond it the slice is empty, and what is joined to it is alone."""
+    """An end of a million lies inside a longer axis: beyond it the slice is empty, and what is joined to it is alone."""
     model = parser.parse_model(
         """<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[M] y) {
             zero = Constant <value = int64[1] {0}> ()
@@ -97,3 +97,26 @@ def test_a_size_that_is_one_only_for_long_axes_is_not_taken_for_one(size: int) -
     x = np.arange(size, dtype=np.float32)
     wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
     np.testing.assert_array_equal(tt.compile(model, target="reference", max_specialisations=0)(x=x)["y"], wanted)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+def test_a_padded_axis_without_elements_is_not_read(size: int) -> None:
+    """Element 0 of (N + 2) // 2 is padding where N is 0, and an element of x where it is not."""
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[M] y) {
+            counts = Constant <value = int64[2] {1, 2}> ()
+            zero = Constant <value = int64[1] {0}> ()
+            one = Constant <value = int64[1] {1}> ()
+            two = Constant <value = int64[1] {2}> ()
+            end = Constant <value = int64[1] {9223372036854775807}> ()
+            padded = Pad (x, counts)
+            rest = Slice (padded, one, end, zero)
+            length = Shape <start = 0, end = 1> (rest)
+            half = Div (length, two)
+            y = Slice (rest, zero, half, zero)
+        }"""
+    )
+    x = np.arange(1, size + 1, dtype=np.float32)
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    for target in ("reference", "cpu"):
+        np.testing.assert_array_equal(tt.compile(model, target=target, max_specialisations=0)(x=x)["y"], wanted, err_msg=target)

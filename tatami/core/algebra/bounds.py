@@ -154,12 +154,18 @@ def affine_ends(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:
     """True if ``0 <= e < size`` is proved over the box of `extents`."""
+    return _is_within(e, size, extents, "")
+
+
+def _is_within(e: Expr, size: Expr, extents: Extents, after: str) -> bool:
+    """True if the same is proved where size symbols up to `after`, in the order of names, are 0 already or at least 1: each set
+    of them is asked for once."""
     if not _is_inside(e, size, extents):
         split = split_digits(e, extents)
         if split is None or not _is_inside(split[0], size, split[1]):
             return False
     named = (free_vars(e) | free_vars(size)).union(*map(free_vars, extents.values())) - extents.keys()
-    return all(_is_within_at_0(name, e, size, extents) for name in sorted(named))
+    return all(_is_within_at_0(name, e, size, extents) for name in sorted(named) if name > after)
 
 
 def _is_within_at_0(name: str, e: Expr, size: Expr, extents: Extents) -> bool:
@@ -169,7 +175,7 @@ def _is_within_at_0(name: str, e: Expr, size: Expr, extents: Extents) -> bool:
         box = {axis: substitute(extent, zero) for axis, extent in extents.items()}
         if any(is_nonneg(-extent) for extent in box.values()):
             return True
-        return is_within(substitute(e, zero), substitute(size, zero), box)
+        return _is_within(substitute(e, zero), substitute(size, zero), box, name)
     except ZeroDivisionError:  # a size that divides an index is the size of an axis
         return True
 

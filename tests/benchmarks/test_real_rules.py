@@ -6,6 +6,7 @@ import gzip
 import math
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,19 @@ def test_a_result_of_another_shape_is_wrong_and_can_be_recorded() -> None:
     reference = [np.full(3, 1.0, np.float32)]
     assert own_error({}, reference, Session(3), [Session(4)]) == pytest.approx(0.3)
     assert own_error({}, reference, Session(2), [Session(4)]) == 0
+
+
+def test_less_is_moved_where_rounding_decides_a_shape() -> None:
+    """Moving the speed changes the duration of a sound; moving the voice alone shows what rounding makes of it."""
+
+    class Session:
+        def run(self, _: None, feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+            changed = feed["speed"][0] != 1
+            return [np.full(4 if changed else 3, 1e6 * (feed["voice"][0] - 1) + 1, np.float32)]
+
+    feed = {"speed": np.ones(1, np.float32), "voice": np.ones(1, np.float32), "tokens": np.ones(1, np.int64)}
+    reference = Session().run(None, feed)
+    assert own_error(feed, reference, Session(), [Session()]) > 0.05
 
 
 def test_an_input_says_its_dtype_and_shape() -> None:

@@ -19,18 +19,27 @@ from tatami.onnx.values import Value
 
 def _matrices(m: Importer, length: Expr, count: Expr, inverse: bool) -> tuple[str, str]:
     """Real and imaginary part of e^(-2 pi i n k / length) as [length, count]; + and 1/length for the inverse. Constants, or
-    computed by the program for an open length."""
+    computed by the program for an open length. They are exact at quarters of a turn, so that the imaginary part of a real
+    signal is 0 at frequency 0 and at half its rate: models that take the angle of a spectrum depend on it."""
     sign = 1.0 if inverse else -1.0
     rows, columns = length.as_int(), count.as_int()
     if rows is not None and columns is not None:
-        angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % rows) / rows
+        steps = np.outer(np.arange(rows), np.arange(columns)) % rows * 4
+        quarter, angle = steps // rows, steps % rows * (np.pi / 2) / rows
+        cos, sin = np.cos(angle), np.sin(angle)
+        parts = [np.choose(quarter, values) for values in ((cos, -sin, -cos, sin), (sin, cos, -sin, -cos))]
         scale = 1.0 / rows if inverse else 1.0
-        return m.add_constant(scale * np.cos(angle)), m.add_constant(sign * scale * np.sin(angle))
-    size = size_of(m, length, DType.fp64)
-    turned = _counted(m, length).unsqueeze(1).fn("mul", _counted(m, count)).fn("mod", size.cast(DType.i64)).cast(DType.fp64)
-    turns = turned * (2 * np.pi) / size
-    cos, sin = turns.fn("cos"), turns.fn("sin") * sign
-    return ((cos / size).tensor, (sin / size).tensor) if inverse else (cos.tensor, sin.tensor)
+        return m.add_constant(scale * parts[0]), m.add_constant(sign * scale * parts[1])
+    size = size_of(m, length, DType.i64)
+    turned = _counted(m, length).unsqueeze(1).fn("mul", _counted(m, count)).fn("mod", size) * 4
+    turns = turned.fn("mod", size).cast(DType.fp64) * (np.pi / 2) / size.cast(DType.fp64)
+    cosine, sine = turns.fn("cos"), turns.fn("sin")
+    first, second, third = (turned.fn("lt", size * k) for k in (1, 2, 3))  # quarters of a turn
+    real = first.where(cosine, second.where(sine * -1.0, third.where(cosine * -1.0, sine)))
+    imaginary = first.where(sine, second.where(cosine, third.where(sine * -1.0, cosine * -1.0))) * sign
+    if inverse:
+        real, imaginary = real / size.cast(DType.fp64), imaginary / size.cast(DType.fp64)
+    return real.tensor, imaginary.tensor
 
 
 def _counted(m: Importer, size: Expr) -> Num:

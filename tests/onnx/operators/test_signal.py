@@ -88,3 +88,16 @@ def test_frames_that_do_not_fit_are_refused(step: int, length: int, window: int,
     )
     with pytest.raises(TatamiError, match=r"E1606.*STFT (in steps|with a window)"):
         tt.compile(made, threads=1)({"x": x(1, 30, 1)})
+
+
+@pytest.mark.parametrize("size", ["20", "N"])
+def test_a_real_signal_has_real_first_and_middle_frequencies(size: str) -> None:
+    """A vocoder takes the angle of its spectrum, which is 0 or half a turn there, not that of a rounding error."""
+    made = model(f"g (float[3, {size}, 1] x) => (float[3, K, 2] y) {{ y = DFT <onesided = 1, axis = 1> (x) }}")
+    f = tt.compile(made, threads=1)
+    for count in (20,) if size == "20" else (20, 6, 4, 2):
+        values = x(3, count, 1)
+        spectrum = f({"x": values})["y"]
+        assert not np.any(spectrum[:, [0, -1], 1])
+        wanted = np.fft.rfft(values[..., 0].astype(np.float64), axis=1)
+        np.testing.assert_allclose(spectrum, np.stack([wanted.real, wanted.imag], -1), rtol=1e-6, atol=1e-7)

@@ -178,7 +178,7 @@ def test_less_is_moved_where_rounding_decides_a_shape() -> None:
     """Moving the speed changes the duration of a sound; moving the voice alone shows what rounding makes of it."""
 
     class Session:
-        def run(self, _: None, feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        def run(self, _: None, feed: Mapping[str, Any]) -> list[np.ndarray]:
             changed = feed["speed"][0] != 1
             return [np.full(4 if changed else 3, 1e6 * (feed["voice"][0] - 1) + 1, np.float32)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from benchmarks.real.arrays import arrays_of
+from benchmarks.real.arrays import draws_of
 from benchmarks.real.causes import MEMORY, SPEED
 from benchmarks.real.keep import keep
 from benchmarks.real.listing import RealModel
@@ -66,7 +66,7 @@ def _step(model: RealModel, packages: Path, rounds: int) -> Callable[[], Row]:
         except Absent as absent:
             row.crashed, row.refused = True, str(absent)
             return row
-        feeds = [arrays_of(model.inputs, sizes, seed) for seed, sizes in enumerate(model.sizes, start=1)]
+        feeds = [draws_of(model.inputs, sizes, seed) for seed, sizes in enumerate(model.sizes, start=1)]
         return measure(row, path, feeds, model.sizes, rounds)
 
     return step

@@ -22,7 +22,7 @@ Feed = Mapping[str, Any]
 class Request(msgspec.Struct, frozen=True):
     path: str
     feeds: tuple[str, ...]
-    """Files of numpy arrays by input name, one for each size."""
+    """Files of numpy arrays by input name, one for each size; their first axis counts feeds."""
     sizes: tuple[Mapping[str, int], ...]
     rounds: int = 3
     tiny: str = ""
@@ -136,6 +136,9 @@ def _moved_weights(path: str, generator: np.random.Generator) -> bytes | None:
     return bytes(model.SerializeToString()) if any_moved else None
 
 
-def load_feed(file: str) -> dict[str, np.ndarray]:
+def load_feeds(file: str) -> list[dict[str, np.ndarray]]:
+    """The feeds of a file; each array is one of its own, as a caller's are."""
     with np.load(file) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+        stacked = {name: arrays[name] for name in arrays.files}
+    count = len(next(iter(stacked.values()))) if stacked else 1
+    return [{name: np.array(a[k]) for name, a in stacked.items()} for k in range(count)]

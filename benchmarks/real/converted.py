@@ -73,7 +73,7 @@ def _conversion(name: str, conversion: str, folder: Path, rounds: int) -> Callab
         except Exception as error:  # whatever a tool raises becomes a row
             row.crashed, row.refused = True, f"{tool} does not convert it: {error}"
             return row
-        return measure(row, target, feeds_for(network, target), network.sizes, rounds)
+        return measure(row, target, [[feed] for feed in feeds_for(network, target)], network.sizes, rounds)
 
     return step
 
@@ -91,7 +91,7 @@ def _decoder(name: str, dynamo: bool, folder: Path, rounds: int) -> Callable[[],
         past = np.zeros((2, key_heads(name), 0, WIDTH // HEADS), np.float32)
         ones, places = np.ones_like(ids), np.broadcast_to(np.arange(PROMPT), ids.shape)
         feed = {"input_ids": ids, "attention_mask": ones, "position_ids": places, **dict.fromkeys(past_names(), past)}
-        return measure(row, path, [feed], [{"past": 0}], rounds, mode="decode")
+        return measure(row, path, [[feed]], [{"past": 0}], rounds, mode="decode")
 
     return step
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.real.contestants import Answer, Ours, Programs, Request, load_feed, moved_sessions, session
+from benchmarks.real.contestants import Answer, Ours, Programs, Request, load_feeds, moved_sessions, session
 from benchmarks.real.errors import distance
 from benchmarks.real.record import Size
 
@@ -44,7 +44,7 @@ def decode(request: Request) -> Answer:
 
     answer, programs = Answer(), Programs()
     begun = time.perf_counter()
-    first = load_feed(request.feeds[0])
+    first = load_feeds(request.feeds[0])[0]
     try:
         ours = Ours(request.path)
         answer.seconds = time.perf_counter() - begun

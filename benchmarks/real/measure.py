@@ -33,17 +33,18 @@ class Ended(Exception):
 def measure(
     row: Row,
     path: Path,
-    feeds: Sequence[Mapping[str, Any]],
+    feeds: Sequence[Sequence[Mapping[str, Any]]],
     sizes: Sequence[Mapping[str, int]],
     rounds: int,
     mode: str = "cold",
 ) -> Row:
-    """The row with all that can be known; a refusal or a crash is part of it."""
+    """The row with all that can be known; a refusal or a crash is part of it. `feeds` has one or more of equal shapes for each
+    size: results of the first are compared, and timed calls take all in turn."""
     row.opset, row.nodes = read(path)
     row.load = round(os.getloadavg()[1] / (os.cpu_count() or 1), 1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        files = tuple(_written(feed, folder / f"feed{k}.npz") for k, feed in enumerate(feeds))
+        files = tuple(_written(draws, folder / f"feeds{k}.npz") for k, draws in enumerate(feeds))
         request = Request(str(path), files, tuple(sizes), rounds, _tiny(folder / "tiny.onnx"))
         variables = environment(1) | with_bytecode() | {"TATAMI_CACHE_DIR": str(folder / "cache")}
         try:
@@ -99,8 +100,8 @@ def read(path: Path) -> tuple[int, int]:
     return opset, len(model.graph.node)
 
 
-def _written(feed: Mapping[str, Any], file: Path) -> str:
-    np.savez(file, allow_pickle=False, **feed)
+def _written(feeds: Sequence[Mapping[str, Any]], file: Path) -> str:
+    np.savez(file, allow_pickle=False, **{name: np.stack([f[name] for f in feeds]) for name in feeds[0]})
     return str(file)
 
 

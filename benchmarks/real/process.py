@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from benchmarks.real.contestants import Answer, Feed, Ours, Programs, Request, load_feed, moved_sessions, own_error, session
+from benchmarks.real.contestants import Answer, Feed, Ours, Programs, Request, load_feeds, moved_sessions, own_error, session
 from benchmarks.real.errors import distance
 from benchmarks.real.generate import decode
 from benchmarks.real.record import Size
@@ -26,19 +26,17 @@ BLOCK_SECONDS = 0.1
 """Seconds of a block of calls: longer than a scheduler's slice, shorter than a neighbour's burst of work."""
 
 
-def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Seconds of one call of each: the least mean of a block."""
-    return _least([ours, theirs], rounds)
-
-
-def _least(calls: Sequence[Callable[[], Any]], rounds: int) -> tuple[float, float]:
-    best = [float("inf")] * len(calls)
+def in_turns(
+    ours: Callable[[Feed], Any], theirs: Callable[[Feed], Any], feeds: Sequence[Feed], rounds: int
+) -> tuple[float, float]:
+    """Seconds of one call of each: the least mean of a block. Each block takes the feeds in turn, from the first on."""
+    best = [float("inf")] * 2
     for _ in range(rounds):
-        for k, call in enumerate(calls):
-            call()
+        for k, call in enumerate((ours, theirs)):
+            call(feeds[0])
             count, begun = 0, time.perf_counter()
             while (passed := time.perf_counter() - begun) < BLOCK_SECONDS:
-                call()
+                call(feeds[count % len(feeds)])
                 count += 1
             best[k] = min(best[k], passed / max(count, 1))
     return best[0], best[1]
@@ -58,7 +56,8 @@ def cold(request: Request) -> Answer:
     reference_session, optimised = session(request.path, optimised=False), session(request.path)
     moved = moved_sessions(request.path, reference_session)
     for file, sizes in zip(request.feeds, request.sizes, strict=True):
-        feed = load_feed(file)
+        feeds = load_feeds(file)
+        feed = feeds[0]
         begun = time.perf_counter()
         try:
             results = ours(feed)
@@ -70,19 +69,15 @@ def cold(request: Request) -> Answer:
         answer.compilations += made if answer.sizes else 0
         reference = reference_session.run(None, feed)
         error_of_ours, own = distance(results, reference), own_error(feed, reference, optimised, moved)
-        seconds, theirs = _timed(ours, optimised, feed, request.rounds)
+        seconds, theirs = in_turns(ours, lambda f: optimised.run(None, f), feeds, request.rounds)
         answer.sizes.append(Size(sizes, error_of_ours, own, first, seconds, theirs))
     return answer
-
-
-def _timed(ours: Ours, optimised: Any, feed: Feed, rounds: int) -> tuple[float, float]:
-    return in_turns(lambda: ours(feed), lambda: optimised.run(None, feed), rounds)
 
 
 def loaded(make: Callable[[str], Callable[[Feed], Any]], request: Request) -> Answer:
     """Seconds and resident memory of loading and one call, after a small model has loaded what all models load."""
     make(request.tiny)({"x": np.ones(4, np.float32)})
-    feed = load_feed(request.feeds[0])
+    feed = load_feeds(request.feeds[0])[0]
     gc.collect()
     before, begun = resident(), time.perf_counter()
     run = make(request.path)

@@ -14,7 +14,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
+from benchmarks.real.arrays import (
+    InputArray,
+    arrays_of,
+    distances,
+    draws_of,
+    edges,
+    lengths,
+    page,
+    picture,
+    sound,
+    tokens,
+    unit,
+)
 from benchmarks.real.causes import MEMORY, SPEED
 from benchmarks.real.contestants import own_error
 from benchmarks.real.errors import distance
@@ -185,6 +197,14 @@ def test_less_is_moved_where_rounding_decides_a_shape() -> None:
     feed = {"speed": np.ones(1, np.float32), "voice": np.ones(1, np.float32), "tokens": np.ones(1, np.int64)}
     reference = Session().run(None, feed)
     assert own_error(feed, reference, Session(), [Session()]) > 0.05
+
+
+def test_calls_take_many_small_feeds_and_one_large_one() -> None:
+    inputs = (InputArray("x", "float32", ("N", 4), unit()),)
+    feeds = draws_of(inputs, {"N": 2}, seed=3)
+    assert len(feeds) == 256 and not np.array_equal(feeds[0]["x"], feeds[1]["x"])
+    np.testing.assert_array_equal(feeds[0]["x"], arrays_of(inputs, {"N": 2}, seed=3)["x"])
+    assert len(draws_of(inputs, {"N": 1 << 14}, seed=3)) == 4 and len(draws_of(inputs, {"N": 1 << 20}, seed=3)) == 1
 
 
 def test_an_input_says_its_dtype_and_shape() -> None:

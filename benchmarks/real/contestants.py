@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,9 +13,11 @@ from benchmarks.real.errors import distance
 from benchmarks.real.record import Size
 
 MOVED = 3
-"""Models with moved weights: one draw may hit upon a small error by luck."""
+"""Draws of moved feeds and of moved weights: one draw may hit upon a small error by luck."""
 LEAST_WEIGHTS = 16
 """Elements of a weight that is moved: smaller ones are scales of Resize and other numbers that decide sizes."""
+FAR_UNITS = 8
+"""Units in the last place by which a feed is moved where moved weights change the shape of a result."""
 Feed = Mapping[str, Any]
 
 
@@ -81,42 +83,54 @@ class Programs:
         return found
 
 
-def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Sequence[Any]) -> float:
+class Moved(NamedTuple):
+    """Sessions without optimisations: of the model, and of the model with floats of its weights moved by one unit in the last
+    place, some up, some down; none of these for a model without weights to move (trees)."""
+
+    reference: Any
+    weights: list[Any]
+
+
+def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Moved) -> float:
     """ONNX Runtime's own error: the greatest distance from its results without optimisations. One is that of its optimised
-    session. The others are those of the same model with floats of the feed and of the weights moved by one unit in the
-    last place: what the model makes of rounding, where no optimisation changes anything. Results of another shape (a duration
-    that rounding decides) do not count: with an infinite error every result would be right. Where a session gives no other,
-    less is moved: one input at a time."""
+    session. The others are those of the same model with floats of the feed, and those of the feed and of the weights, moved by
+    one unit in the last place: what the model makes of rounding, where no optimisation changes anything. Results of another
+    shape (a duration that rounding decides) do not count: with an infinite error every result would be right. For each of
+    those the feed alone is moved, by FAR_UNITS: less than what rounding does to values within such a model."""
     found = [distance(optimised.run(None, dict(feed)), reference)]
-    for seed, other in enumerate(moved):
-        generator = np.random.default_rng(seed)
-        whole = {n: _moved(a, generator) for n, a in feed.items()}
-        error = distance(other.run(None, whole), reference)
-        if math.isfinite(error):
-            found.append(error)
-            continue
-        alone = [dict(feed) | {name: whole[name]} for name in feed if whole[name] is not feed[name]]
-        found += [distance(other.run(None, part), reference) for part in alone]
+    for seed in range(MOVED):
+        found.append(distance(moved.reference.run(None, _moved_feed(feed, seed)), reference))
+    for seed, other in enumerate(moved.weights):
+        error = distance(other.run(None, _moved_feed(feed, seed)), reference)
+        if math.isinf(error):
+            error = distance(moved.reference.run(None, _moved_feed(feed, seed, FAR_UNITS)), reference)
+        found.append(error)
     return max((e for e in found if math.isfinite(e)), default=0.0)
 
 
-def moved_sessions(path: str, reference: Any) -> list[Any]:
-    """The reference itself, whose feed alone is moved, and the model with floats of its weights moved by one unit in the last
-    place, some up, some down, without optimisations, if it has weights to move (trees have none)."""
-    found = [reference]
+def moved_sessions(path: str, reference: Any) -> Moved:
+    """The model at `path` with moved weights, MOVED times."""
+    found: list[Any] = []
     for seed in range(MOVED):
         data = _moved_weights(path, np.random.default_rng(seed))
-        if data is None:
-            break
-        found.append(session(data, optimised=False))
-    return found
+        if data is not None:
+            found.append(session(data, optimised=False))
+    return Moved(reference, found)
 
 
-def _moved(array: Any, generator: np.random.Generator) -> Any:
+def _moved_feed(feed: Feed, seed: int, units: int = 1) -> dict[str, Any]:
+    generator = np.random.default_rng(seed)
+    return {name: _moved(array, generator, units) for name, array in feed.items()}
+
+
+def _moved(array: Any, generator: np.random.Generator, units: int = 1) -> Any:
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return array
     away = np.where(generator.integers(0, 2, array.shape) == 0, -np.inf, np.inf).astype(array.dtype)
-    return np.where((array == 0) | ~np.isfinite(array), array, np.nextafter(array, away)).astype(array.dtype)
+    found = array
+    for _ in range(units):
+        found = np.nextafter(found, away)
+    return np.where((array == 0) | ~np.isfinite(array), array, found).astype(array.dtype)
 
 
 def _moved_weights(path: str, generator: np.random.Generator) -> bytes | None:

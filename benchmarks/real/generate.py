@@ -63,7 +63,7 @@ def decode(request: Request) -> Answer:
 def _spoken(request: Request, ours: Ours, first: Mapping[str, Any], programs: Programs, answer: Answer) -> list[Size]:
     """One Size for each step; seconds are the least of all rounds."""
     plain, optimised = session(request.path, optimised=False), session(request.path)
-    moved = moved_sessions(request.path, plain)[1:]  # the feed is not moved
+    moved = moved_sessions(request.path, plain).weights
     rows: list[Size] = []
     for turn in range(request.rounds):
         runs: list[Run] = [ours, *(_runner(s) for s in (optimised, plain, *moved))]

@@ -18,7 +18,7 @@ HOW = f"""Each model runs in a process of its own, with one thread and an empty 
 over outputs and sizes: the Frobenius norm of the difference from ONNX Runtime without graph optimisations, relative to the norm
 of its result; for integers and words the share that differs. *own* is ONNX Runtime's own error by the same measure: the
 greatest, over the sizes too, of that of its optimised session and those of the same model with floats of its weights and
-inputs moved by one unit in the last place. A row is right when no size is off by more than {LIMIT:.0f} times *own*, or {LEAST_ERROR:.0e} where that is less. *cold* and
+inputs moved by one unit in the last place, or of its inputs moved by eight where that changes the shape of a result. A row is right when no size is off by more than {LIMIT:.0f} times *own*, or {LEAST_ERROR:.0e} where that is less. *cold* and
 *cached* are seconds of compilation with an empty cache and in a fresh process that finds the program. *new size* is the
 longest first call at a size other than the first, with the number of programs compiled for such sizes. *ratio* is the time of ONNX Runtime's default session, called in turns, over
 ours at each size; calls take up to 256 feeds in turn (1 MB together), since a processor learns every branch of a few rows that come again. *memory* is what loading from the cache and the first call add to the resident memory of a process, in MB,

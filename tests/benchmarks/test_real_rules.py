@@ -28,7 +28,7 @@ from benchmarks.real.arrays import (
     unit,
 )
 from benchmarks.real.causes import MEMORY, SPEED
-from benchmarks.real.contestants import own_error
+from benchmarks.real.contestants import Moved, own_error
 from benchmarks.real.errors import distance
 from benchmarks.real.listing import RealModel
 from benchmarks.real.models import MODELS
@@ -182,21 +182,24 @@ def test_a_result_of_another_shape_is_wrong_and_can_be_recorded() -> None:
             return [np.full(self.count, 1 + 0.1 * self.count, np.float32)]
 
     reference = [np.full(3, 1.0, np.float32)]
-    assert own_error({}, reference, Session(3), [Session(4)]) == pytest.approx(0.3)
-    assert own_error({}, reference, Session(2), [Session(4)]) == 0
+    assert own_error({}, reference, Session(3), Moved(Session(3), [Session(4)])) == pytest.approx(0.3)
+    assert own_error({}, reference, Session(2), Moved(Session(2), [Session(4)])) == 0
 
 
-def test_less_is_moved_where_rounding_decides_a_shape() -> None:
-    """Moving the speed changes the duration of a sound; moving the voice alone shows what rounding makes of it."""
+def test_a_feed_is_moved_further_where_rounding_decides_a_shape() -> None:
+    """Weights moved by one unit change the duration of a sound; its voice moved by a few units shows what rounding makes of it."""
 
     class Session:
-        def run(self, _: None, feed: Mapping[str, Any]) -> list[np.ndarray]:
-            changed = feed["speed"][0] != 1
-            return [np.full(4 if changed else 3, 1e6 * (feed["voice"][0] - 1) + 1, np.float32)]
+        def __init__(self, count: int) -> None:
+            self.count = count
 
-    feed = {"speed": np.ones(1, np.float32), "voice": np.ones(1, np.float32), "tokens": np.ones(1, np.int64)}
-    reference = Session().run(None, feed)
-    assert own_error(feed, reference, Session(), [Session()]) > 0.05
+        def run(self, _: None, feed: Mapping[str, Any]) -> list[np.ndarray]:
+            return [np.full(self.count, abs(feed["voice"][0] - 1) > 3e-7, np.float32) + 1]
+
+    feed = {"voice": np.ones(1, np.float32), "tokens": np.ones(1, np.int64)}
+    reference = Session(3).run(None, feed)
+    assert own_error(feed, reference, Session(3), Moved(Session(3), [Session(4)])) == 1
+    assert own_error(feed, reference, Session(3), Moved(Session(3), [Session(3)])) == 0
 
 
 def test_calls_take_many_small_feeds_and_one_large_one() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr
+from tatami.core.expr import ONE, ZERO, Expr, expr, product
 from tatami.core.ops import neutral
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.arithmetic import floor_quotient
@@ -75,6 +75,21 @@ class _Places:
         else:
             updates = m.filled(m.tensor(source, x.dtype), shape)
         return x.scatter(self.axis, self.index, updates, combine, self.bounds)
+
+
+def histc(m: Importer, x: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> Tensor:
+    """histc: the number of values in each of `bins` parts of [min, max] of equal width, the last one closed; others, and NaN,
+    are not counted."""
+    if x.dtype not in (DType.fp32, DType.fp64):
+        raise Refusal(f"histc of {x.dtype}")
+    if min == max:
+        raise Refusal("histc over the range of its values, which has to be finite when it runs")
+    flat = x.reshape(product(x.shape))
+    first, last = m.tensor(min, x.dtype), m.tensor(max, x.dtype)
+    inside = (flat >= first).one("and", flat <= last)
+    place = (flat - first) * m.tensor(bins, x.dtype) / (last - first)
+    at = m.graph.where(inside, place, m.tensor(0, x.dtype)).cast(DType.i64).minimum(bins - 1)
+    return m.graph.full((expr(bins),), 0, x.dtype).scatter(0, at, inside.cast(x.dtype), "add", "clamp")
 
 
 def scatter_reduce(
@@ -317,6 +332,7 @@ SCATTER: dict[str, Handler] = {
     "aten.scatter.value_reduce": scatter,
     "aten.scatter_add.default": scatter_add,
     "aten.scatter_reduce.two": scatter_reduce,
+    "aten.histc.default": histc,
     "aten.index_add.default": index_add,
     "aten.index_copy.default": index_copy,
     "prims.as_strided_scatter.default": as_strided_scatter,

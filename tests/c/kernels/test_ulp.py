@@ -34,6 +34,21 @@ def test_no_part_of_a_function_lies_high_or_low(target: str, name: str) -> None:
     assert list(f(x=ends)["y"]) == [1.0, -1.0, 1.0, -1.0]
 
 
+@pytest.mark.parametrize(("name", "width", "count"), [("erf", 0.23, 16), ("tanh", 0.2, 32)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_number_at_the_joins_of_a_table(target: str, name: str, width: float, count: int) -> None:
+    """erf of 0.115, the one number halfway between the first two entries, was 0.014: the entry of 0 without the number itself."""
+    if not has_flags(target.removeprefix("cpu:")):
+        pytest.skip(target)
+    g = tt.Graph("g")
+    g.output("y", getattr(g.input("x", ("N",), tt.fp32), name)())
+    joins = (np.arange(count) * width + width / 2).astype(np.float32).view(np.int32)
+    x = (joins[:, None] + np.arange(-200, 200, dtype=np.int32)).reshape(-1).view(np.float32)
+    x = np.concatenate([x, -x])
+    errors = ulps(tt.compile(g, target=target)(x=x)["y"], FUNCTIONS[name](x.astype(np.float64)))
+    assert errors.max() <= 2, x[errors.argmax()]
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_a_lane_has_its_own_bits_beside_a_number_that_is_reduced_otherwise(name: str) -> None:
     g = tt.Graph("g")

@@ -57,7 +57,7 @@ static inline f32x16 t_erftable_f32x16(f32x16 x) {
   p = t_fma_f32x16(p, r, t_lookup_f32x16(c3, i));
   p = t_fma_f32x16(p, r, t_lookup_f32x16(c2, i));
   p = t_fma_f32x16(p, r, t_lookup_f32x16(c1, i));
-  p = t_fma_f32x16(p, r, t_lookup_f32x16(d0, i)) + t_lookup_or_f32x16(a, 0x1.d70a3ep-4f, c0, i);
+  p = t_fma_f32x16(p, r, t_lookup_f32x16(d0, i)) + t_lookup_or_f32x16(a, c0, i);
   return (f32x16)((u32x16)p | sign);
 }
 #endif

@@ -11,7 +11,7 @@ cannot tell such Regions apart; each pass that is called once per form is one. I
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from weakref import ref
 
 from tatami.region.ir import Region
@@ -50,7 +50,7 @@ def _form(region: Region) -> Form:
     return Form(rename(region, Renaming(places, places, {}, {}), ""), names)
 
 
-def original_name(name: str, known: Mapping[str, Any]) -> str:
+def original_name(name: str, known: Mapping[str, object]) -> str:
     """The name of the let that `name` is a part of, itself if it is in `known`; "" if there is none."""
     while name not in known and name.endswith(PART):
         name = name.removesuffix(PART)

@@ -89,6 +89,10 @@ class Source(Protocol):
         """Names of the model's outputs, in order."""
 
     @property
+    def overrides(self) -> frozenset[str]:
+        """Constants of the model that are inputs of its programs."""
+
+    @property
     def has_open_sizes(self) -> bool:
         """True if the model leaves a size of an input open."""
 
@@ -107,6 +111,19 @@ class Source(Protocol):
         reads_sizes: bool = True,
     ) -> ImportedModel:
         """The module for values `fixed`, `shapes` of other inputs (None: a size stays open) and values `sizes` of symbols. Raises TatamiError."""
+
+    @property
+    def file(self) -> ModelFile | None:
+        """The model's file; None for a model in memory. Raises TatamiError."""
+
+    def resume(self, error: TatamiError) -> None:
+        """Take over what an import of the same model had read when it failed with this error."""
+
+    def record(self, imported: object, /) -> bytes | None:
+        """The import without its module, as text that `recorded` reads; None if it depends on a call."""
+
+    def recorded(self, text: bytes, module: Module[Graph]) -> ImportedModel:
+        """The import of that text with its module. Raises ValueError."""
 
     def naming(self, names: Collection[str]) -> Module[Graph]:
         """The module in which each constant of `names` has that name and stands for itself alone."""

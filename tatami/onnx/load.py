@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from tatami.core.codec import dump_text, parse_text
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, var
 from tatami.core.files.data_files import DataFiles, ModelFile
@@ -40,7 +40,11 @@ _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 def load_file(file: ModelFile, example_inputs: Any = None) -> Module[Graph]:
     """A module from the bytes of an .onnx file. External data is read from inside the model's folder only."""
-    return load_model(read_proto(file), example_inputs, beside=file.beside)
+    try:
+        return load_model(read_proto(file), example_inputs, beside=file.beside)
+    except FormsError as error:
+        error.file = file
+        raise
 
 
 def read_proto(file: ModelFile) -> onnx.ModelProto:
@@ -94,18 +98,28 @@ def _flat(imported: Imported) -> Module[Graph]:
     return imported.module
 
 
-def _of_forms(name: str) -> TatamiError:
+class FormsError(TatamiError):
+    """A module alone cannot describe the model: its inputs or outputs are words or maps. `file` and `repaired` hold what was
+    read, so that `OnnxSource.resume` need not read it again."""
+
+    file: ModelFile | None = None
+    repaired: Repaired | None = None
+
+
+def _of_forms(name: str) -> FormsError:
     """The error for a module alone with an input or output of words or maps."""
     why = "strings and maps become numbers at each call, which a document does not hold"
     how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
-    return fail("UnsupportedModel", name, why, how, forms="1")
+    return FormsError(diagnostic("UnsupportedModel", name, why, how, forms="1"))
 
 
 def _refuse_forms(door: Repaired, beside: DataFiles | None) -> None:
     """Raise the error of `_flat` before the import if the declared types show it."""
     if (name := next((p.name for p in (*door.inputs, *door.outputs) if _has_forms(p.type)), None)) is not None:
         _importer(door, beside=beside)
-        raise _of_forms(name)
+        error = _of_forms(name)
+        error.repaired = door
+        raise error
 
 
 def _has_forms(kind: onnx.TypeProto) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import onnx
 
+from tatami.core.codec import decode_record, encode_record
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.files.data_files import DataFiles, ModelFile, read_model
 from tatami.core.module import Module
@@ -26,8 +27,8 @@ from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph
 from tatami.onnx.files.repair import Repaired, repaired
 from tatami.onnx.files.tensors import array_of
-from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
-from tatami.onnx.sequences.ports import Imported, arguments_of, results_of
+from tatami.onnx.load import FormsError, decisive_inputs, has_symbolic_sizes, import_model, read_proto
+from tatami.onnx.sequences.ports import Imported, Ports, arguments_of, results_of
 
 OF_FILES = "E17"
 """Prefix of the codes of faults of files, compilers and the machine, which do not depend on sizes."""
@@ -45,11 +46,20 @@ class OnnxSource:
         self.beside = beside
         self.overrides: frozenset[str] = frozenset()
         """Initialisers that a caller replaces by arrays, so that they are inputs of the program."""
-        self._stamp = _stamp(model) if isinstance(model, Path) else None
+        self._stamp = _stamp_of(model)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
         """The model's message. Raises FileUnreadable if the file has changed."""
+        file = self.file
+        if file is None:
+            assert isinstance(self._given, onnx.ModelProto)
+            return self._given
+        return read_proto(file)
+
+    @cached_property
+    def file(self) -> ModelFile | None:
+        """The model's file; None for a message. Raises FileUnreadable if it has changed."""
         given = self._given
         if isinstance(given, Path):
             file = read_model(given)
@@ -57,8 +67,18 @@ class OnnxSource:
                 why = "the file has changed since it was compiled"
                 raise fail("FileUnreadable", given.name, why, "compile the model again")
             self.beside = file.beside
-            return read_proto(file)
-        return read_proto(given) if isinstance(given, ModelFile) else given
+            return file
+        return given if isinstance(given, ModelFile) else None
+
+    def resume(self, error: TatamiError) -> None:
+        """Take over what an import of the same file had read when it failed with this error."""
+        if isinstance(error, FormsError) and error.file is not None and _stamp_of(self._given) == self._stamp:
+            self.beside = error.file.beside
+            self.__dict__["file"] = error.file
+            if error.repaired is not None:
+                self.__dict__["repaired"] = error.repaired
+        if isinstance(error, FormsError):
+            error.file = error.repaired = None
 
     @cached_property
     def repaired(self) -> Repaired:
@@ -84,7 +104,7 @@ class OnnxSource:
     @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the model's outputs, in its order."""
-        return tuple(o.name for o in self.model.graph.output)
+        return tuple(o.name for o in self.repaired.outputs)
 
     @cached_property
     def has_open_sizes(self) -> bool:
@@ -106,6 +126,23 @@ class OnnxSource:
             )
         finally:
             self._let_go()
+
+    def record(self, imported: object) -> bytes | None:
+        """The import without its module, as text that `recorded` reads; None for an import of given values, or for one whose
+        tables of words are made at each call."""
+        if not isinstance(imported, Imported) or imported.fixed or imported.word_steps:
+            return None
+        ports = Ports(dict(imported.inputs), imported.outputs, dict(imported.vocabulary))
+        return encode_record(_Record(ports, self.names, self.outputs, tuple(sorted(self.overridable)), self.has_open_sizes))
+
+    def recorded(self, text: bytes, module: Module[Graph]) -> Imported:
+        """The import with this module that `record` wrote down, without a look at the model. Raises ValueError."""
+        was = decode_record(text, _Record)
+        self.__dict__.update(
+            names=was.names, outputs=was.outputs, overridable=frozenset(was.overridable), has_open_sizes=was.has_open_sizes
+        )
+        self._let_go()
+        return Imported(module, was.ports.inputs, was.ports.outputs, {}, was.ports.vocabulary)
 
     def naming(self, names: Collection[str]) -> Module[Graph]:
         """The module in which each initialiser of `names` is a constant of that name, computed with when the program runs:
@@ -132,7 +169,7 @@ class OnnxSource:
         if isinstance(self._given, Path):
             for small in ("names", "overridable", "outputs", "has_open_sizes"):
                 getattr(self, small)
-            for large in ("model", "repaired"):
+            for large in ("model", "repaired", "file"):
                 self.__dict__.pop(large, None)
 
     def decisive(self, error: TatamiError) -> set[str]:
@@ -161,6 +198,20 @@ class OnnxSource:
 
 def _port(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """An import without its module, and what a source is asked about its model."""
+
+    ports: Ports
+    names: tuple[str, ...]
+    outputs: tuple[str, ...]
+    overridable: tuple[str, ...]
+    has_open_sizes: bool
+
+
+def _stamp_of(model: object) -> tuple[int, int] | None:
+    return _stamp(model) if isinstance(model, Path) else None
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tatami.core.signature import is_constant
 from tatami.plan.memory.convert import with_layouts
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.ir import Program, Region
+from tatami.region.views.alike import OncePerForm
 from tatami.region.views.canonical_key import Renaming, canonical
 
 
@@ -35,11 +37,34 @@ class NamedRegion:
         return {new: sizes[old] for old, new in self.names.symbols.items() if old in sizes}
 
 
+class Named(NamedTuple):
+    """The canonical form of a Region, how its values are called there, and its facts."""
+
+    renamed: Region
+    names: Renaming
+    facts: RegionFacts
+
+
 def named_region(region: Region, lying: Region, facts: RegionFacts, constants: frozenset[str]) -> NamedRegion:
     """A Region with what planning needs of it. `lying`: the same with its values as they lie in memory."""
+    return _named_region(region, lying, _named(lying, facts), constants)
+
+
+def _named(lying: Region, facts: RegionFacts) -> Named:
     renamed, names = canonical(lying)
-    known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
-    return NamedRegion(region, lying, renamed, names, facts_of_renamed(facts, names), known)
+    return Named(renamed, names, facts_of_renamed(facts, names))
+
+
+def _in_names(of: Named, names: Mapping[str, str], name: str) -> Named:
+    """The same form, made for a Region whose values are called `names[old]`."""
+    tensors, lets = ({names[old]: new for old, new in group.items()} for group in (of.names.tensors, of.names.lets))
+    facts = msgspec.structs.replace(of.facts, region=name)
+    return Named(of.renamed, Renaming(tensors, lets, of.names.axes, of.names.symbols), facts)
+
+
+def _named_region(region: Region, lying: Region, of: Named, constants: frozenset[str]) -> NamedRegion:
+    known = frozenset(of.names.tensors[p.name] for p in lying.inputs if p.name in constants)
+    return NamedRegion(region, lying, of.renamed, of.names, of.facts, known)
 
 
 def named_regions(
@@ -49,7 +74,8 @@ def named_regions(
     facts = {f.region: f for f in poly_core.regions}
     lying = {item.name: item for item in with_layouts(program, layouts, constants)[0].body if isinstance(item, Region)}
     items = [item for item in program.body if isinstance(item, Region)]
-    return [named_region(item, lying[item.name], facts[item.name], constants) for item in items]
+    named = OncePerForm(lambda form: _named(form, facts[form.name]), _in_names)
+    return [_named_region(item, lying[item.name], named(lying[item.name]), constants) for item in items]
 
 
 def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:

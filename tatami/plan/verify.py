@@ -76,8 +76,11 @@ def _unfit_layouts(name: str, program: Program, layouts: Mapping[str, Layout]) -
 
 def _faults(plan: SchedulePlan, forms: tuple[Region, Region], target: Target) -> list[Diagnostic]:
     """The faults of a plan. Loops are planned as values lie in memory, which a Region says before or after it is realised."""
-    found = [verify_plan(plan, form, target) for form in (forms if isinstance(plan, Scalar | CpuRows) else forms[:1])]
-    return min(found, key=len)
+    before, after = forms
+    found = verify_plan(plan, before, target)
+    if found and after is not before and isinstance(plan, Scalar | CpuRows):
+        found = min(found, verify_plan(plan, after, target), key=len)
+    return found
 
 
 def target_of(key: str) -> Target | None:

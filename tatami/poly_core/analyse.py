@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from tatami.core.algebra.bounds import bounds
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ZERO, Expr, Floor, Var, product, var
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
-from tatami.poly_core.ir import BankHint, ComputeAt, Contraction, MinBuffer, PairDependence, PolyCore, RegionFacts
+from tatami.core.renaming import renamed
+from tatami.poly_core.ir import VALUE, BankHint, ComputeAt, Contraction, MinBuffer, PairDependence, PolyCore, RegionFacts
 from tatami.poly_view.ir import PolyView
 from tatami.region.ir import At, Binary, Let, Program, Read, ReadAt, Reduce, Ref, Region, Scan, Select, Step, Unary
+from tatami.region.views.alike import OncePerForm
 from tatami.region.views.dequantised import stored_operand
 from tatami.region.views.kinds import contractions, epilogue_of, kind_of
 from tatami.region.walk import LetUse, all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes, reads
@@ -36,7 +40,13 @@ def analyse(region: Module[Program], poly_view: Module[PolyView] | None = None) 
 def analyse_program(program: Program) -> PolyCore:
     """Facts of the Regions of one program, and dependences between them."""
     regions = [item for item in program.body if isinstance(item, Region)]
-    return PolyCore(tuple(facts_of(r) for r in regions), tuple(pair_dependences(program)))
+    facts = OncePerForm(facts_of, _facts_in_names)
+    return PolyCore(tuple(map(facts, regions)), tuple(pair_dependences(program)))
+
+
+def _facts_in_names(facts: RegionFacts, names: Mapping[str, str], name: str) -> RegionFacts:
+    """The facts of a Region called `name`, whose values are called `names[old]`."""
+    return msgspec.structs.replace(renamed(facts, {VALUE: lambda value: names.get(value, value)}), region=name)
 
 
 def facts_of(region: Region) -> RegionFacts:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.expr import Expr
+from tatami.core.renaming import Mark
+
+VALUE = Mark("value")
+"""The mark of names of lets and tensors."""
+ValueName: TypeAlias = Annotated[str, VALUE]
+"""Name of a let or a tensor of the Region."""
 
 
 class MinBuffer(msgspec.Struct, frozen=True):
     """The least storage a let or an operand needs."""
 
-    name: str
+    name: ValueName
     buffer: Literal["reg", "smem_ring", "gmem"]
     depth: int
 
@@ -20,7 +26,7 @@ class MinBuffer(msgspec.Struct, frozen=True):
 class ComputeAt(msgspec.Struct, frozen=True):
     """The possibility (`ok`) of computing let `name` inside its consumers' tile, and the halo per axis and in bytes."""
 
-    name: str
+    name: ValueName
     ok: bool
     halo: dict[str, int]
     halo_bytes: Expr
@@ -29,7 +35,7 @@ class ComputeAt(msgspec.Struct, frozen=True):
 class BankHint(msgspec.Struct, frozen=True):
     """Degree of shared-memory bank conflict when rows of the operand's tile are read, and the swizzle that removes it."""
 
-    tensor: str
+    tensor: ValueName
     conflict_ways: int
     swizzle: str
 
@@ -37,15 +43,15 @@ class BankHint(msgspec.Struct, frozen=True):
 class Contraction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The contraction of a Region: let `acc` is a sum over `k` of a product of `lhs` and `rhs` (by roles of axes)."""
 
-    acc: str
+    acc: ValueName
     batch: tuple[str, ...]
     m: tuple[str, ...]
     n: tuple[str, ...]
     k: tuple[str, ...]
-    lhs: str
-    rhs: str
+    lhs: ValueName
+    rhs: ValueName
     """Tensors read by the operands ("" for a computed operand)."""
-    epilogue: tuple[str, ...]
+    epilogue: tuple[ValueName, ...]
     """Lets after acc that can be computed where the accumulator is held."""
 
 

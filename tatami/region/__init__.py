@@ -19,7 +19,8 @@ Another value is a warning, since a pad may mean it; in a document of the spec's
     form/       makes a Region of them                          meaning/    the numpy meaning: parts of `run`
     rules/      rewrites it to normal form                      loading/    parts of `load`
     views/      facts that one finished Region shows by itself: its kind (`kinds` is the closed list), its key without names
-                (`canonical_key`), products, images, pairs
+                (`canonical_key`), its form, by which passes derive Regions that names alone tell apart once (`alike`), products,
+                images, pairs
 
 Later layers may import `ir`, `walk` (operands, accesses, dtypes) and `views/`.
 

@@ -8,6 +8,8 @@ c2  [m, n] = relu(c1)                            C <- c2 as fp16
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
@@ -15,6 +17,7 @@ from tatami.core.module import Module, Origins
 from tatami.region.form.keep_inside import keep_inside
 from tatami.region.ir import Program, Region
 from tatami.region.rules import RULES
+from tatami.region.views.alike import PART, OncePerForm, region_in_names
 
 
 def canonicalise(module: Module[Program]) -> Module[Program]:
@@ -22,8 +25,8 @@ def canonicalise(module: Module[Program]) -> Module[Program]:
     programs = {}
     origins: dict[str, Origins] = {}
     for name, program in module.programs.items():
-        assumed = Assumed(program.signature.assumptions)
-        body = tuple(canonical_region(item, assumed) if isinstance(item, Region) else item for item in program.body)
+        made = OncePerForm(partial(canonical_region, assumed=Assumed(program.signature.assumptions)), region_in_names)
+        body = tuple(made(item) if isinstance(item, Region) else item for item in program.body)
         programs[name] = msgspec.structs.replace(program, body=body)
         known = module.origins.get(name, {})
         origins[name] = _origins(body, known)
@@ -46,5 +49,5 @@ def _origins(body: tuple[object, ...], known: Origins) -> dict[str, tuple[str, .
         out[name] = known.get(name, ())
         if isinstance(item, Region):
             for let in item.lets:
-                out[let.name] = known.get(let.name) or known.get(let.name.removesuffix("_s"), ())
+                out[let.name] = known.get(let.name) or known.get(let.name.removesuffix(PART), ())
     return out

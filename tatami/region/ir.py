@@ -241,7 +241,7 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
     """The bodies that a user wrote, for routine "custom"; else None."""
 
 
-class Region(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="region"):
+class Region(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True, tag_field="is", tag="region"):
     """One kernel. `iters`: axes of lets and yields; `reduce_axes`: axes that only reduces run over. Lets are in order of
     use."""
 

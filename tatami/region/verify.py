@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.algebra.visit import free_vars
@@ -16,6 +17,7 @@ from tatami.core.signature import MOST_ALIGNMENT, Input, Output, port_fault, rep
 from tatami.region.checks.lets import check_let
 from tatami.region.checks.yields import check_yields
 from tatami.region.ir import Program, Region, Step
+from tatami.region.views.alike import OncePerForm
 from tatami.region.walk import all_axes, routine_operands
 
 
@@ -56,6 +58,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
     dtypes = {i: port.dtype for i, port in zip(program.inputs, program.signature.inputs)}
     names: set[str] = set()
     assumed, sizes = Assumed(program.signature.assumptions), frozenset(symbols(program.signature))
+    faults = OncePerForm(partial(verify_region, sizes=sizes, assumed=assumed), _in_names)
     for item in program.body:
         if item.name in names:
             out.append(
@@ -84,7 +87,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
             dtypes[made.name] = made.memref.dtype
         if isinstance(item, Region):
             out += _interface(item, known, dtypes)
-            out += verify_region(item, sizes, assumed)
+            out += faults(item)
     out += [
         diagnostic("UnknownValue", name, f"output {o} is never made", "name a tensor that some item makes")
         for o in program.outputs
@@ -99,6 +102,11 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
             why = f"output {port.tensor} is {port.dtype}{shape_text(port.shape)}, {o} is {dtypes[o]}{shape_text(known[o])}"
             out.append(diagnostic("AxisAlignmentMismatch", f"{name}: {o}", why, "write the type of what is given"))
     return out
+
+
+def _in_names(found: list[Diagnostic], names: Mapping[str, str], name: str) -> list[Diagnostic] | None:
+    """The faults of a Region of the same form: none, or those that are found again, since their sentences hold names."""
+    return None if found else found
 
 
 def _interface(region: Region, known: dict[str, Shape], dtypes: dict[str, DType]) -> Iterable[Diagnostic]:

@@ -48,6 +48,7 @@ def compile_shape_set(
         if shape_set is None:
             raise
         if any("forms" in d.details for d in error.diagnostics):  # nothing was imported yet
+            shape_set.source.resume(error)
             without_frames(error)
             error = _prepared(shape_set) or error
         if not shape_set.source.may_serve_some_size(error):

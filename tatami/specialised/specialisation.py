@@ -14,6 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from tatami.core.sizes.binding import PartialShape
 from tatami.core.sizes.conditions import equation_text
 from tatami.frontend.ir import Graph
 from tatami.specialised.broken_axes import Axes, broken_axes
+from tatami.specialised.source_cache import import_source
 
 if TYPE_CHECKING:
     from tatami.compiled_function import CompiledFunction
@@ -254,7 +256,9 @@ class ShapeSet:
 
     def _compiled(self, fixed: Mapping[str, object], shapes: Mapping[str, PartialShape], policy: Policy) -> Program:
         start = time.perf_counter()
-        imported = self.source.imported(fixed, shapes, self.sizes, policy.reads_sizes)
+        make = partial(self.source.imported, fixed, shapes, self.sizes, policy.reads_sizes)
+        is_of_call = bool(fixed or shapes or self.source.overrides)
+        imported = make() if is_of_call else import_source(self.source, self.sizes, policy.reads_sizes, make)
         function = self.compile(imported.module)
         seconds = time.perf_counter() - start
         self.seconds += seconds

@@ -9,6 +9,7 @@ holds only the others. Anything missing or different is a miss, and the importer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -24,7 +25,7 @@ from tatami.core.module import Module
 from tatami.core.numbers.words import packed, unpacked
 from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph
-from tatami.runtime.building.cache import content_key, default_cache
+from tatami.runtime.building.cache import Cache, content_key, default_cache
 from tatami.storage.program_cache import is_on, own_files
 
 Importer = Callable[..., Module[Graph]]
@@ -41,7 +42,12 @@ _PROBE = 64
 _PROBES = 8
 """Bytes of a constant's beginning that are looked for, and how often they may be those of something else."""
 _HELD = 16 << 20
-"""Maximum bytes of constants in an entry; a module with more is not kept."""
+"""Bytes of constants that every entry may hold."""
+
+
+def _held(file: ModelFile) -> int:
+    """Maximum bytes of constants in an entry; a module with more is not kept. Trees become tables of half their file's size."""
+    return max(_HELD, len(file.data))
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -99,8 +105,8 @@ def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Impor
     text = cache.get(key)
     module = None if text is None else _read(text, file)
     if module is None:
-        module = find_importer(name)(file)
-        found = _found(module, file)
+        module = _imported(file, find_importer(name), cache, content_key(["of words", own_files(), name, file.data]))
+        found = find_constants(module, file)
         record = _record(module, file, found)
         if record is not None:
             cache.put(key, record)
@@ -113,10 +119,38 @@ def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Impor
     return module
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """The entry of a model that has no module alone: its inputs or outputs are words or maps."""
+
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def _imported(file: ModelFile, importer: Importer, cache: Cache, key: str) -> Module[Graph]:
+    """The importer's module. Raises its error, which for words and maps is found again under `key`."""
+    text = cache.get(key)
+    if text is not None:
+        with suppress(ValueError):
+            raise TatamiError(*decode_record(text, Refusal).diagnostics)
+    try:
+        return importer(file)
+    except TatamiError as error:
+        if any("forms" in d.details for d in error.diagnostics):
+            cache.put(key, encode_record(Refusal(error.diagnostics)))
+        raise
+
+
 def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
     """The module of an entry; None if the entry has another form, or if a file has changed."""
     try:
         record = decode_record(text, Record)
+    except ValueError:
+        return None
+    return module_of(record, file)
+
+
+def module_of(record: Record, file: ModelFile) -> Module[Graph] | None:
+    """The module of a record; None if a file has changed."""
+    try:
         for r in record.reads:
             if file.beside is None:
                 return None
@@ -154,7 +188,7 @@ def _reader(name: str, constant: Constant, folder: Path, file: str) -> Callable[
     return reload
 
 
-def _found(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
+def find_constants(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
     """The constants whose bytes are in a file, with their places."""
     reads = {} if file.beside is None else {hashed: place for place, hashed in file.beside.reads.items()}
     out: dict[str, Constant] = {}
@@ -189,16 +223,23 @@ def _find(inside: bytes, data: bytes | memoryview, start: int) -> int:
 
 def _record(module: Module[Graph], file: ModelFile, found: Mapping[str, Constant]) -> bytes | None:
     """The entry as text; None for a module that would not be read back equal, or that has too many bytes of its own."""
-    held = {n: t for n, t in module.constants.items() if n not in found}
-    if sum(len(t.data) for t in held.values()) > _HELD:
+    record = record_of(module, file, found)
+    if record is None:
         return None
-    constants = {n: found.get(n) or Constant(embed_constant(t)) for n, t in module.constants.items()}
-    reads = file.beside.reads if file.beside is not None else {}
-    read = tuple(Read(*place, hashed) for place, hashed in reads.items())
-    origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
-    record = Record(dict(module.programs), origins, constants, read, module.warnings, module.overridable)
     text = encode_record(record)
     try:
         return text if encode_record(decode_record(text, Record)) == text else None
     except ValueError:  # an expression longer than documents may have
         return None
+
+
+def record_of(module: Module[Graph], file: ModelFile, found: Mapping[str, Constant]) -> Record | None:
+    """The record of a module; None for one with too many bytes of its own."""
+    held = {n: t for n, t in module.constants.items() if n not in found}
+    if sum(len(t.data) for t in held.values()) > _held(file):
+        return None
+    constants = {n: found.get(n) or Constant(embed_constant(t)) for n, t in module.constants.items()}
+    reads = file.beside.reads if file.beside is not None else {}
+    read = tuple(Read(*place, hashed) for place, hashed in reads.items())
+    origins = {p: {n: tuple(o) for n, o in by_id.items()} for p, by_id in module.origins.items()}
+    return Record(dict(module.programs), origins, constants, read, module.warnings, module.overridable)

@@ -170,7 +170,7 @@ def test_an_entry_of_another_form_is_a_miss(model: Path, imports: list[str]) -> 
 
 
 def test_too_many_bytes_of_their_own_are_not_kept(model: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_cache, "_HELD", 100)
+    monkeypatch.setattr(import_cache, "_held", lambda file: 100)
     assert opened(model) == opened(model) and imports == ["m.onnx"] * 2
 
 

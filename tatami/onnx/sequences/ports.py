@@ -14,6 +14,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from tatami.core.diagnostic import fail
@@ -22,22 +23,19 @@ from tatami.frontend.ir import Graph
 from tatami.onnx.strings.words import Joined, Table, Words, number_text
 
 
-@dataclass(frozen=True)
-class One:
+class One(msgspec.Struct, frozen=True, tag=True):
     """A tensor: the port of this name. "" if the program was specialised on its content, so that nothing reads it."""
 
     port: str
 
 
-@dataclass(frozen=True)
-class Many:
+class Many(msgspec.Struct, frozen=True, tag=True):
     """A sequence of known length."""
 
     items: tuple[Form, ...]
 
 
-@dataclass(frozen=True)
-class InOne:
+class InOne(msgspec.Struct, frozen=True, tag=True):
     """A sequence whose length only a run decides: the port of a tensor with its elements along a new first axis; with
     `lengths` they are joined along `axis`, and that port has their sizes."""
 
@@ -46,27 +44,23 @@ class InOne:
     lengths: str = ""
 
 
-@dataclass(frozen=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True, tag=True):
     """An optional value without content."""
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(msgspec.Struct, frozen=True, tag=True):
     """A tensor of strings: the port of its codes."""
 
     port: str
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(msgspec.Struct, frozen=True, tag=True):
     """An output of strings that are printed numbers: the port of the numbers."""
 
     port: str
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(msgspec.Struct, frozen=True, tag=True):
     """An input map: the ports of its keys, in their order, and of their values. Dtypes are numpy's names; "str" for words."""
 
     keys: str
@@ -75,15 +69,22 @@ class Pairs:
     value_dtype: str
 
 
-@dataclass(frozen=True)
-class Maps:
+class Maps(msgspec.Struct, frozen=True, tag=True):
     """An output sequence of maps: the port of their values, a row for each map and a column for each key."""
 
     port: str
-    keys: tuple[str, ...] | tuple[int, ...]
+    keys: tuple[str | int, ...]
 
 
 Form: TypeAlias = One | Many | InOne | Absent | Text | Printed | Pairs | Maps
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """An import without its module: the forms of inputs and outputs, and the codes of words."""
+
+    inputs: dict[str, Form]
+    outputs: tuple[Form, ...]
+    vocabulary: dict[str, int]
 
 
 @dataclass(frozen=True)

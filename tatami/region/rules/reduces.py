@@ -12,6 +12,7 @@ from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, RegionExpr
 from tatami.region.rules.inlining import fit, uses_of_lets, yielded_lets
+from tatami.region.views.alike import PART
 from tatami.region.views.finite import is_finite
 from tatami.region.walk import Types, all_axes, free_axes, lets_by_name, rewrite
 
@@ -86,7 +87,7 @@ def _hoisted(let: Let, lets: dict[str, Let], axes: frozenset[str], types: Types)
     if not varying or not outside:
         return None
     inside = [f for f in factors if f not in outside]
-    name = f"{let.name}_s"
+    name = let.name + PART
     body = inside[0]
     for f in inside[1:]:
         body = Binary("mul", body, f)

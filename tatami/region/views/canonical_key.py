@@ -110,13 +110,13 @@ def rename(region: Region, names: Renaming, name: str) -> Region:
     tensor = names.tensors.get
 
     def size(e: Expr) -> Expr:
-        return substitute(e, values)
+        return substitute(e, values) if values else e
 
     def memref(m: MemRef) -> MemRef:
-        return msgspec.structs.replace(m, shape=tuple(size(s) for s in m.shape))
+        return m if not values else msgspec.structs.replace(m, shape=tuple(size(s) for s in m.shape))
 
     def iters(group: tuple[Iter, ...]) -> tuple[Iter, ...]:
-        return tuple(Iter(axis(i.name, i.name), size(i.size)) for i in group)
+        return group if not values else tuple(Iter(axis(i.name, i.name), size(i.size)) for i in group)
 
     def change(e: RegionExpr) -> RegionExpr:
         return _rename_node(e, names, values)
@@ -153,6 +153,8 @@ def rename(region: Region, names: Renaming, name: str) -> Region:
 
 def _rename_node(e: RegionExpr, names: Renaming, values: Mapping[str, Expr]) -> RegionExpr:
     replace: Any = msgspec.structs.replace
+    if not values:
+        return _rename_value(e, names)
 
     def index(x: Expr) -> Expr:
         return substitute(x, values)
@@ -187,3 +189,18 @@ def _rename_node(e: RegionExpr, names: Renaming, values: Mapping[str, Expr]) -> 
         case _:
             result = e
     return result
+
+
+def _rename_value(e: RegionExpr, names: Renaming) -> RegionExpr:
+    """The node with another tensor or let; axes and sizes keep their names."""
+    match e:
+        case Read():
+            return Read(names.tensors.get(e.tensor, e.tensor), e.map)
+        case ReadAt():
+            return msgspec.structs.replace(e, tensor=names.tensors.get(e.tensor, e.tensor))
+        case Ref():
+            return Ref(names.lets.get(e.let, e.let))
+        case At():
+            return At(names.lets.get(e.let, e.let), e.map)
+        case _:
+            return e

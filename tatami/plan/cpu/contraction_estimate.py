@@ -12,8 +12,10 @@ from tatami.plan.cpu.in_place import page_lookups
 from tatami.plan.ir import DOT_COUNT, CpuContraction
 from tatami.plan.loops.estimate import (
     DOT_RATE,
+    MEASURED_WIDTH,
     PEAK_SHARE_CONTRACTION,
     USUAL_CLOCK,
+    clock,
     copying_share,
     number_at,
     roofline,
@@ -30,13 +32,16 @@ from tatami.region.views.narrow import groups_of, lying_groups
 from tatami.region.views.slides import plain_read
 from tatami.region.walk import Types, lets_by_name
 
-WINDOW_PACKING, STRIDED_PACKING = 0.6, 2.5
+CYCLES_PER_SUM, BUSY_SHARE = 2.5, 0.95
+"""Cycles to begin and write a vector of sums; and the fraction of the FMA peak between these. Few k have many sums: measured at 9
+to 24, with 8 to 96 filters."""
+WINDOW_PACKING, STRIDED_PACKING = 0.5, 2.5
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
 CYCLES_PER_JOIN = 1.25
 """Cycles for each number that is joined with others to a packed element of integers, from places of memory that lie apart."""
-CYCLES_PER_LINE, CYCLES_PER_GUARDED_LINE = 4.0, 12.0
+CYCLES_PER_LINE, CYCLES_PER_GUARDED_LINE = 4.0, 18.0
 """Cycles to copy a piece of a line of the image, for one k of a sliver, in addition to its bytes: a loop of few turns; and, of an
-image with borders, its bounds. Measured at lines of 8 to 60 elements, in two and three dimensions, on AVX2."""
+image with borders, its bounds. Measured at lines of 7 to 64 elements, in two and three dimensions: 4 to 28 with borders."""
 
 CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
@@ -67,8 +72,10 @@ def contraction_estimate(
         waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
     threads = threads_of_products(2.0 * b * m * n * k, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
-    compute = 2.0 * b * m * n * k * waste / rate / threads
-    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
+    work = 2.0 * b * m * n * k * waste
+    sums = b * narrow * -(-wide // target.lanes) * -(-k // max(1, plan.kc)) * CYCLES_PER_SUM / clock(target)
+    compute = max(work / rate, work * PEAK_SHARE_CONTRACTION / BUSY_SHARE / rate + sums) / threads
+    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region, target) / threads
     packing += _cycles_of_lines(region, plan, sizes) / (target.clock or USUAL_CLOCK) / threads
     packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
@@ -121,11 +128,12 @@ def _gathers(region: Region, plan: CpuContraction, extent: tuple[int, int, int],
     return cycles / (target.clock or USUAL_CLOCK)
 
 
-def _packing_of_windows(region: Region) -> float:
-    """Factor of the packing cost for an operand of windows; 1 if no operand slides."""
+def _packing_of_windows(region: Region, target: Target) -> float:
+    """Factor of the packing cost: of an operand of windows, which is copied in short pieces; else of vectors that are wider than
+    those with which it was measured."""
     found = find_convolution(region)
     if isinstance(found, str):
-        return 1.0
+        return min(1.0, MEASURED_WIDTH / 2 / target.vector_bytes / copying_share(target)) if target.vector_bytes else 1.0
     return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
 
 

@@ -26,6 +26,7 @@ from tatami.plan.loops.estimate import (
     threads_of_products,
     trips,
 )
+from tatami.plan.loops.lane_work import unit_of, vectors_of_row
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.memory.packed_operands import is_packable
@@ -347,7 +348,8 @@ def planes_estimate(
     lines = beside * channels * planes * (height + down_blocks * down)
     copies = lines * (CYCLES_PER_COPY + 1.5 * -(-(columns + across) // lanes))
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
-    back = outer * height * -(-width // lanes) * filters * (2.0 + after / 2.0)
+    unit = unit_of(target, multiply_adds_per_cycle(target))
+    back = outer * height * vectors_of_row(width, lanes, unit) * filters * (2.0 + after / 2.0)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)
 
 

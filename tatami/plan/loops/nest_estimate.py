@@ -5,7 +5,7 @@ Threads take part in passes whose points they share, where the whole is worth wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import prod
 from typing import NamedTuple
@@ -30,7 +30,6 @@ from tatami.plan.loops.estimate import (
     roofline,
     rows_estimate,
     scan_cycles,
-    trips,
 )
 from tatami.plan.loops.lane_work import (
     L2_BYTES_PER_CYCLE,
@@ -71,19 +70,19 @@ def loops_estimate(
     where there is nothing to compare them with. An opaque Region has no loops: what its routine reads and writes counts."""
     if region.opaque is not None:
         return rows_estimate(facts, 0.0, 1, target, sizes)
-    loops = Loops(region, plan, unit_of(target, multiply_adds_per_cycle(target)))
-    found = [(loops.cycles(w, sizes), w, shared) for w, shared in loops.work]
+    loops = Loops(region, plan, unit_of(target, multiply_adds_per_cycle(target)), sizes)
+    found = [(loops.cycles(w), w, shared) for w, shared in loops.work]
     width = plan.width if isinstance(plan, CpuRows) else 1
     whole = width / target.lanes / loops.unit.weight(width, FP32_BYTES)
     serial = rows_estimate(facts, sum(sum(c) for c, _, _ in found) * whole, 1, target, sizes)["total"]
     is_shared = serial >= PARALLEL_SECONDS and target.cores > 1 and isinstance(plan, CpuRows)
     terms, threads = dict.fromkeys(Cycles._fields, 0.0), 1
     for c, _, shared in found:
-        most = min(target.cores, shared(sizes)) if is_shared else 1
+        most = min(target.cores, shared) if is_shared else 1
         for name, cycles in c._asdict().items():
             terms[name] += cycles / max(clock(target), 1.0) / most
         threads = max(threads, most)
-    again = sum(seconds_of_reading_again(loops.region, w, target, sizes) for _, w, _ in found)
+    again = sum(loops.seconds_again(w, target) for _, w, _ in found)
     work = {n: seconds for n, seconds in terms.items() if seconds or n == "compute"}
     estimate = roofline(work, facts, target, sizes) | {"threads": float(threads)}
     return {**estimate, "again": again, "total": estimate["total"] + again} if again else estimate
@@ -139,10 +138,11 @@ class _Visit(NamedTuple):
 class Loops:
     """The work of the loops of a plan, in the terms of estimates."""
 
-    def __init__(self, region: Region, plan: Scalar | CpuRows, unit: Unit) -> None:
+    def __init__(self, region: Region, plan: Scalar | CpuRows, unit: Unit, sizes: Mapping[str, int]) -> None:
         form = nest_form(region, plan)
         self.form, self.unit = form, unit
         self.region = form.flat_region
+        self.extents = {**sizes, **{a: size_at(n, sizes) for a, n in all_axes(self.region).items()}}
         self.storage: Mapping[str, Storage] = plan.storage
         self.again = recomputed(plan)
         stored = {n: let.dtype.itemsize for n, let in form.lets.items() if plan.storage.get(n) in ("row", "workspace")}
@@ -151,7 +151,8 @@ class Loops:
         for m in accesses(self.region):
             self.moves.setdefault(m.let, []).append(m)
         blocks = plan.blocks if isinstance(plan, CpuRows) else None
-        self.work: list[tuple[LaneWork, Callable[[Mapping[str, int]], int]]] = []
+        self.work: list[tuple[LaneWork, int]] = []
+        """Works, each with the number of threads that find points of it."""
         for phase in form.phases(plan):
             for p in phase.passes:
                 shared = self._threads(phase.threads, p, form.is_split(p, blocks))
@@ -165,20 +166,20 @@ class Loops:
             axes = form.lets[y.source].axes
             vector = axes[-1] if axes and form.is_wide(axes[-1]) else ""
             names = [n for n in (y.source, *y.indices) if n in self.again]
-            self.work.append((self._work(names, axes, vector, False), lambda _: 1))
+            self.work.append((self._work(names, axes, vector, False), 1))
 
-    def _threads(self, axes: tuple[str, ...], p: Pass, is_split: bool) -> Callable[[Mapping[str, int]], int]:
-        """How many threads find work at given sizes."""
+    def points(self, axes: Iterable[str]) -> int:
+        """Number of points of these axes."""
+        return prod(self.extents[a] for a in axes)
+
+    def _threads(self, axes: tuple[str, ...], p: Pass, is_split: bool) -> int:
+        """How many threads find work."""
         if is_split:
-            return lambda sizes: MANY
+            return MANY
         if not axes:
-            return lambda sizes: 1
-
-        def points(sizes: Mapping[str, int]) -> int:
-            n = trips(self.region, tuple(a for a in axes if a != p.vector), sizes)
-            return n * -(-trips(self.region, (p.vector,), sizes) // LANES_OF_TASK) if p.vector in axes else n
-
-        return points
+            return 1
+        n = self.points(a for a in axes if a != p.vector)
+        return n * -(-self.extents[p.vector] // LANES_OF_TASK) if p.vector in axes else n
 
     def _work(self, lets: Sequence[str], axes: tuple[str, ...], vector: str, is_cut: bool) -> LaneWork:
         """The work of lets. `is_cut`: the loop over lanes is cut where a guard along it ends, so that none is left inside."""
@@ -231,32 +232,31 @@ class Loops:
                 stack.append(_Visit(e.let, env, (*visit.guards, *(_at(g, visit.env) for g in own.guards))))
         return out
 
-    def cycles(self, work: LaneWork, sizes: Mapping[str, int]) -> Cycles:
+    def cycles(self, work: LaneWork) -> Cycles:
         """Cycles of one thread for all points of `work`."""
         reads, writes = (tuple(m for m in work.moves if m.written is written) for written in (False, True))
-        body = self._over(msgspec.structs.replace(work, moves=reads), sizes)
+        body = self._over(msgspec.structs.replace(work, moves=reads))
         axes = tuple(a for a in work.axes if a not in work.reduced)
         vector = "" if work.vector in work.reduced else work.vector
         done = LaneWork((), axes, (), vector, 0, 0, 0, writes, work.tail_is_costly, work.itemsize)
-        end = self._over(done, sizes) if writes else Cycles()
-        refills = sum(self._bytes_again(m, work, sizes) for m in reads) / L2_BYTES_PER_CYCLE * self.unit.narrow
+        end = self._over(done) if writes else Cycles()
+        refills = sum(self._bytes_again(m, work) for m in reads) / L2_BYTES_PER_CYCLE * self.unit.narrow
         return Cycles(*(x + y for x, y in zip(body, end)))._replace(refills=refills)
 
-    def _bytes_again(self, m: AccessMove, work: LaneWork, sizes: Mapping[str, int]) -> float:
+    def _bytes_again(self, m: AccessMove, work: LaneWork) -> float:
         """Bytes of whole vectors that elements of an input or of a stored value are read in after L1 has lost them."""
         if m.linear is None or m.target not in self.itemsizes or stride_kind(m.linear, work.vector) != "unit":
             return 0.0
-        nest = [(a, trips(self.region, (a,), sizes)) for a in work.axes]
+        nest = [(a, self.extents[a]) for a in work.axes]
         swept, read = bytes_read(m.linear, nest, self.itemsizes[m.target], self.unit.l1_bytes)
         return (read - swept) * work.share(m)
 
-    def _over(self, work: LaneWork, sizes: Mapping[str, int]) -> Cycles:
+    def _over(self, work: LaneWork) -> Cycles:
         """Cycles of all points, for accesses that happen at each of them."""
-        extents = {**sizes, **{a: size_at(n, sizes) for a, n in all_axes(self.region).items()}}
-        points = trips(self.region, work.axes, sizes)
+        points = self.points(work.axes)
         if not work.vector:
-            return Cycles(points * self._step(work, 1), 0.0, points * self._guards(work, 1, extents))
-        count = extents[work.vector]
+            return Cycles(points * self._step(work, 1), 0.0, points * self._guards(work, 1))
+        count = self.extents[work.vector]
         lanes = self.form.width(work.vector)
         if any(isinstance(self.form.lets[n].expr, Scan) for n in work.lets):
             steps = {lanes: -(-count // lanes)}
@@ -265,7 +265,7 @@ class Loops:
         rows = points / max(1, count)
         joined = len(work.lets) * HORIZONTAL if work.vector in work.reduced else 0.0
         tails = sum(n * self._step(work, w) for w, n in steps.items() if w != lanes)
-        borders = sum(n * self._guards(work, w, extents) for w, n in steps.items())
+        borders = sum(n * self._guards(work, w) for w, n in steps.items())
         whole = steps.get(lanes, 0) * self._step(work, lanes) + joined + work.once / 2.0 * self.unit.narrow
         return Cycles(rows * whole, rows * tails, rows * borders)
 
@@ -289,10 +289,24 @@ class Loops:
             return max(cycles, CHAIN * narrow)
         return cycles
 
-    def _guards(self, work: LaneWork, lanes: int, extents: Mapping[str, int]) -> float:
+    def seconds_again(self, work: LaneWork, target: Target) -> float:
+        """Seconds for what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as
+        fast as from memory."""
+        inputs = {q.name for q in self.region.inputs}
+        nest = [(a, self.extents[a]) for a in work.axes]
+        seconds = 0.0
+        for m in work.moves:
+            if m.written or m.target not in inputs or m.linear is None or m.gathers:
+                continue
+            swept, read = bytes_read(m.linear, nest, self.itemsizes[m.target], target.l2_bytes)
+            near = 4.0 if swept <= target.l3_bytes / 2 else 1.0
+            seconds += (read - swept) / (max(target.bandwidth, 1.0) * near)
+        return seconds
+
+    def _guards(self, work: LaneWork, lanes: int) -> float:
         """Cycles of the guards in such a step."""
         moves = [m for m in work.moves if m.guards]
-        return sum(guarded_cycles(m, work.vector, lanes, self.unit, extents) * work.share(m) for m in moves)
+        return sum(guarded_cycles(m, work.vector, lanes, self.unit, self.extents) * work.share(m) for m in moves)
 
 
 def _together(form: NestForm, phase: Phase, p: Pass) -> tuple[tuple[str, int], ...]:
@@ -348,22 +362,6 @@ def _moved(m: AccessMove, env: Mapping[str, Expr]) -> AccessMove:
         choices=tuple(_through(env, axes) for axes in m.choices),
         guards=tuple(_at(g, env) for g in m.guards),
     )
-
-
-def seconds_of_reading_again(region: Region, work: LaneWork, target: Target, sizes: Mapping[str, int]) -> float:
-    """Seconds for what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as
-    fast as from memory."""
-    extents = all_axes(region)
-    nest = [(a, size_at(extents[a], sizes)) for a in work.axes]
-    itemsizes = {q.name: q.memref.dtype.itemsize for q in region.inputs}
-    seconds = 0.0
-    for m in work.moves:
-        if m.target not in itemsizes or m.linear is None or m.gathers:
-            continue
-        swept, read = bytes_read(m.linear, nest, itemsizes[m.target], target.l2_bytes)
-        near = 4.0 if swept <= target.l3_bytes / 2 else 1.0
-        seconds += (read - swept) / (max(target.bandwidth, 1.0) * near)
-    return seconds
 
 
 def bytes_read(linear: Expr, nest: Sequence[tuple[str, int]], itemsize: int, kept: int) -> tuple[float, float]:

@@ -95,7 +95,8 @@ def questions(name: str, model: object, sizes: Mapping[str, int], target: Target
             module = cut(whole, place)
             stages = compile_stages({"region": module}, target, Decisions(), lambda _, make: make(), place.sizes)
             one = Compilation(stages, whole.observer, target, Decisions(), place.sizes)
-            yield _question(f"{name} {place.region.name}", one, place.sizes, every)
+            inside = "" if place.program == "main" else f"{place.program}/"
+            yield _question(f"{name} {inside}{place.region.name}", one, place.sizes, every)
 
 
 def _question(name: str, one: Compilation, sizes: Mapping[str, int], every: bool) -> Question:

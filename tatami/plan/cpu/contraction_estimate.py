@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ONE, product
 from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import Target
 from tatami.plan.cpu.in_place import page_lookups
 from tatami.plan.ir import DOT_COUNT, CpuContraction
+from tatami.plan.loops.accesses import accesses
 from tatami.plan.loops.estimate import (
     DOT_RATE,
     MEASURED_WIDTH,
@@ -47,6 +49,8 @@ CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
 sliver of them, whose loops are short: measured at 1 to 300 columns."""
 
+CYCLES_STORED_APART, CYCLES_STORED_ANYWHERE = 2.5, 6.0
+"""Cycles to store one result whose neighbour lies apart, and where each place is computed: measured at 1000 to 16000 results."""
 CYCLES_PER_LOOKUP = 14.0
 """Cycles of a page lookup beyond the TLB, of which several are under way at once: the time by which columns in place take longer
 than in one that fits, measured at 16 to 192 rows of 122x122 to 244x244 columns, 7 to 18 cycles."""
@@ -80,6 +84,7 @@ def contraction_estimate(
     packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     packing += _joins(region, plan, (narrow, wide, b * k), target) / threads
+    compute += _results_apart(region, plan, c.m if plan.swap else c.n, sizes) / (target.clock or USUAL_CLOCK) / threads
     images = max(1, trips(region, plan.images, sizes))
     lookups = b * images * page_lookups(region, plan, (narrow, wide // images, k))
     packing += lookups * CYCLES_PER_LOOKUP / (target.clock or USUAL_CLOCK) / threads
@@ -89,6 +94,18 @@ def contraction_estimate(
     count = DOT_COUNT[plan.dot]
     more = b * k * wide * itemsize / count - held if right in plan.packed and count > 1 else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
+
+
+def _results_apart(region: Region, plan: CpuContraction, wide: tuple[str, ...], sizes: Mapping[str, int]) -> float:
+    """Cycles to store results one by one, where neighbours along the vectors of a tile lie apart in an output, or at places that are
+    computed for each."""
+    along = [a for a in wide if a not in plan.images][-1:]
+    cycles = 0.0
+    for m in accesses(region):
+        if m.written and m.linear is not None and along and (step := lane_step(m.linear, along[0])) != ONE:
+            axes = lets_by_name(region)[m.let].axes
+            cycles += trips(region, axes, sizes) * (CYCLES_STORED_APART if step is not None else CYCLES_STORED_ANYWHERE)
+    return cycles
 
 
 def _joins(region: Region, plan: CpuContraction, extent: tuple[int, int, int], target: Target) -> float:

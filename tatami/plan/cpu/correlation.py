@@ -207,7 +207,7 @@ def correlation_estimate(
     itemsize = lets_by_name(region)[plan.acc].dtype.itemsize
     if n.filters * min(plan.images, n.images) * plan.rows * n.length * itemsize > target.l2_bytes * 3 // 4:
         swept = n.filters * lanes * itemsize * -(-plan.planes * n.places // plan.nr)
-        products = max(products, parts * vectors * swept / FAR_BYTES * narrow)
+        products = max(products, parts * vectors * swept / FAR_BYTES)
     calls = n.batches * blocks * row_blocks * -(-n.images // plan.images)
     tiles = -(-n.filters // plan.mr) * -(-plan.planes * n.places // plan.nr)
     ends = calls * tiles * (CYCLES_PER_TILE + CYCLES_PER_SUM * plan.mr * plan.nr)
@@ -222,7 +222,7 @@ def correlation_estimate(
     back = n.batches * n.filters * n.planes * n.places / lanes * (4.0 + after / 2.0)
     threads = threads_of_products(facts_flops(n), min(target.cores, n.batches * blocks))
     rate = clock(target) * threads
-    copies = (other + lines * (CYCLES_PER_LINE + each)) * narrow + back
+    copies = other * (narrow if found.step == 1 else 1.0) + lines * (CYCLES_PER_LINE + each) * narrow + back
     work = {"compute": (products + ends * narrow) / rate, "copies": copies / rate}
     return roofline(work, facts, target, sizes)
 

@@ -201,7 +201,8 @@ def correlation_estimate(
     vectors = -(-plan.rows * n.length // lanes) if plan.apart else plan.rows * -(-n.length // lanes)
     parts = n.batches * blocks * n.images * row_blocks
     length = plan.rows * n.length if plan.apart else n.length
-    narrow = min(1.0, multiply_adds_per_cycle(target) / 2.0)
+    is_lone = n.images * n.lines == 1  # a product: its operands come from L2, however fast the core is
+    narrow = 1.0 if is_lone else min(1.0, multiply_adds_per_cycle(target) / 2.0)
     is_split = n.length % lanes != 0 or not plan.apart
     products = parts * vectors * _product_cycles(n, (plan.mr, plan.nr), plan.planes, is_split, narrow)
     itemsize = lets_by_name(region)[plan.acc].dtype.itemsize

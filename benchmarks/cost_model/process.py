@@ -27,7 +27,7 @@ def measured(path: str, arrays: str, seconds: float, name: str) -> Model:
     try:
         with np.load(arrays, allow_pickle=False) as feed:
             inputs = dict(feed)
-        compilation = prepare(path, sizes=_sizes_of(path, inputs))
+        compilation = prepare(path, sizes=sizes_of(path, inputs))
         found = measure(compilation, inputs, {}, THREADS, seconds)
     except TatamiError as error:
         return Model(name, refused=str(error.diagnostics[0])[:300])
@@ -53,7 +53,7 @@ def measured(path: str, arrays: str, seconds: float, name: str) -> Model:
     return out
 
 
-def _sizes_of(path: str, inputs: Mapping[str, np.ndarray]) -> dict[str, int]:
+def sizes_of(path: str, inputs: Mapping[str, np.ndarray]) -> dict[str, int]:
     """The sizes of the model's symbols that the shapes of its inputs give."""
     given = prepare(path).stages["frontend"].main.signature.inputs
     ports = {port.tensor: port.shape for port in given}

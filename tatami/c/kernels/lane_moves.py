@@ -108,7 +108,8 @@ def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _repeated(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """repeated_<n>_<element>x<W>(p, step): p[0] n times, p[step] n times, …"""
+    """repeated_<n>_<element>x<W>(p, step): p[0] n times, p[step] n times, … Neighbours are doubled again and again: gcc has
+    instructions for a shuffle to twice as many lanes, and none for one to four times as many."""
     times, element = base.removeprefix("repeated_").split("_")
     v, each = needs.vector(element, lanes), int(times)
     elements = ", ".join(f"p[{i // each} * step]" for i in range(lanes))
@@ -116,11 +117,15 @@ def _repeated(key: str, base: str, lanes: int, needs: Needs) -> str:
     if lanes // each < 2:
         body = plain
     else:
-        few, order = needs.vector(element, lanes // each), ", ".join(str(i // each) for i in range(lanes))
-        body = (
-            f"#if defined(__clang__) || __GNUC__ >= 12\n  if (step == 1) {{\n    const {few} x = *(const {few}_u*)p;\n"
-            f"    return __builtin_shufflevector(x, x, {order});\n  }}\n#endif\n{plain}"
-        )
+        count = lanes // each
+        steps = [f"const {needs.vector(element, count)} x{count} = *(const {needs.vector(element, count)}_u*)p;"]
+        while count < lanes:
+            order = ", ".join(str(i // 2) for i in range(2 * count))
+            shuffled = f"__builtin_shufflevector(x{count}, x{count}, {order})"
+            count *= 2
+            steps.append(f"const {needs.vector(element, count)} x{count} = {shuffled};")
+        lines = "\n    ".join([*steps, f"return x{lanes};"])
+        body = f"#if defined(__clang__) || __GNUC__ >= 12\n  if (step == 1) {{\n    {lines}\n  }}\n#endif\n{plain}"
     return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{\n{body}}}"
 
 

@@ -40,7 +40,7 @@ def windowed(rows: str | int, taps: str | int, is_mirrored: bool, dtype: DType =
 @pytest.mark.parametrize("dtype", [DType.fp32, DType.fp64])
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "generic"])
 def test_any_number_of_taps_agrees_with_numpy(is_mirrored: bool, dtype: DType, isa: str) -> None:
-    """From one tap to more than two vectors, and any part of a tile; blocks of the sum begin and end within a window."""
+    """One tap to more than two vectors, and any part of a tile; blocks of the sum begin and end within a window."""
     target = PRESETS[f"cpu:{isa}"]
     if not runs_here(target):
         pytest.skip(f"no {isa} here")

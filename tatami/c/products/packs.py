@@ -25,6 +25,9 @@ def pack_text(name: str, element: str, lanes: int) -> str:
     masked = [f"__builtin_ia32_storeups512_mask(to + {at}, {final[i]}, live);" for i, at in rows]
     column = [f"(j + {i} < columns ? j + {i} : columns - 1)" for i in range(lanes)]
     load = "wide({})" if element in NARROW else "*(const U *)({})"
+    short = [f"V r{i} = __builtin_ia32_loadups512_mask(from + {column[i]} * stride + k, zero, some);" for i in range(lanes)]
+    some = [f"if (rest > {i}) {line}" for i, line in enumerate(masked)]
+    is_masked = lanes == 16 and element[:3] == "f32"
     return routine_page("pack").fill(
         ELEMENT=element_text(element, lanes),
         NAME=name,
@@ -35,7 +38,9 @@ def pack_text(name: str, element: str, lanes: int) -> str:
         LOADS=[f"V r{i} = {load.format(f'from + {column[i]} * stride + k')};" for i in range(lanes)],
         SHUFFLES=shuffles,
         STORES=[f"*(U *)(to + {at}) = {final[i]};" for i, at in rows],
-        MASKED=masked if lanes == 16 and element[:3] == "f32" else [],
+        MASKED=masked if is_masked else [],
+        SHORT=short if is_masked and element not in NARROW else [],
+        SOME=some,
         PARTS=[f"part[{i}] = {final[i]};" for i in range(lanes)],
     )
 

@@ -35,6 +35,8 @@ class Direct(NamedTuple):
     """Packed elements from one index of the inner axis of j to the next."""
     routine: str
     """The transposing routine for its elements."""
+    is_backward: bool = False
+    """True if k walks down through memory, as over the mirrored window of a convolution's input gradient."""
 
 
 class Panel(NamedTuple):
@@ -140,15 +142,17 @@ class Packing(Tiles):
         return walk(group, panel.lo, panel.hi, self.counter, at_piece)
 
     def pack_transposed(self, direct: Direct, panel: Panel, group: JoinedAxes, ks: JoinedAxes) -> Stmts:
-        """A plain read, contiguous along k: the transposing routine, one call per piece of both groups."""
-        buffer, at, stride, routine = direct
+        """A plain read, contiguous along k: the transposing routine, one call per piece of both groups. Where k walks down
+        through memory, a piece begins at its last k and is written towards the first."""
+        buffer, at, stride, routine, is_backward = direct
 
         def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
             def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
-                place = panel.at(jbase + jlo, kbase + klo)
+                k, pitch = (khi - 1, -panel.pitch) if is_backward else (klo, panel.pitch)
+                source = substitute(at, {**outer_k, **outer, kname: k, name: jlo})
+                place = panel.at(jbase + jlo, kbase + k)
                 step = substitute(stride, {**outer_k, **outer})
-                sizes = (loop.Integer(jhi - jlo), loop.Integer(panel.pitch), loop.Integer(step), loop.Integer(khi - klo))
+                sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
                 buffers = (loop.Pointer(panel.to, place), loop.Pointer(buffer, source))
                 return (loop.Call(routine, (*buffers, *sizes), routine=True),)
 
@@ -203,10 +207,12 @@ class Packing(Tiles):
         at = substitute(self.address(read.tensor, read.map), {**values, **group.values, **ks.values})
         inner_k, inner_j = ks.spans[-1].name, group.spans[-1].name
         along_k, along_j = step_of(at, inner_k), step_of(at, inner_j)
-        if along_k is None or along_k.as_int() != size or along_j is None or along_j.as_int() == 1:
+        steps = (size, -1) if size == 1 else (size,)
+        if along_k is None or along_k.as_int() not in steps or along_j is None or along_j.as_int() in (1, -1):
             return None
         stride = floordiv(along_j, expr(size))
-        return Direct(read.tensor, at, stride, routine) if stride * size == along_j else None
+        is_backward = along_k.as_int() == -1
+        return Direct(read.tensor, at, stride, routine, is_backward) if stride * size == along_j else None
 
     def widened(self, operand: RegionExpr) -> Read | None:
         """The read of narrower elements that an operand in fp32 is, cast or not; else None."""

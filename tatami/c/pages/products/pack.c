@@ -9,6 +9,8 @@
    @SHUFFLES the exchanges
    @STORES   whole rows of the result
    @MASKED   these rows under a mask of the columns that there are; empty where no instruction stores so
+   @SHORT    rows r0 ... of a block with fewer lines than a vector; empty where no instruction loads so
+   @SOME     the stores of @MASKED for as many lines as there are
    @PARTS    rows of the result kept in `part`, to be stored one by one
 */
 @ELEMENT
@@ -45,6 +47,22 @@ int @NAME(void *const *buffers, const int64_t *sizes) {
         }
       }
     }
+@if SHORT
+#if defined(__AVX512F__) && !defined(__clang__)
+  const int64_t rest = kc - k;
+  if (rest > 2) {
+    const V zero = {0};
+    const uint16_t some = (uint16_t)((1u << rest) - 1);
+    for (int64_t j = 0; j < columns; j += @LANES) {
+      const uint16_t live = columns - j < @LANES ? (uint16_t)((1u << (columns - j)) - 1) : (uint16_t)-1;
+      @SHORT
+      @SHUFFLES
+      @SOME
+    }
+    k = kc;
+  }
+#endif
+@end
 #endif
 #endif
   for (; k < kc; ++k)

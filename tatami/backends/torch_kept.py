@@ -34,7 +34,7 @@ def kept_bytes(graph: fx.GraphModule) -> int:
 
 
 def _bytes_after(forward: fx.GraphModule, results: int) -> int:
-    """Bytes of what a forward graph returns after its `results`, each memory once, without its arguments and results. Sizes that are
+    """Bytes of what a forward graph returns after its `results`, each memory once and whole, without its arguments and results. Sizes that are
     not constants count as in the example: asking for their numbers would make each size a graph of its own."""
     returned = forward.graph.find_nodes(op="output")[0].args[0]
     seen = {_memory(n) for n in (*forward.graph.find_nodes(op="placeholder"), *returned[:results])}
@@ -43,8 +43,7 @@ def _bytes_after(forward: fx.GraphModule, results: int) -> int:
         memory = _memory(node)
         if memory is not None and memory not in seen:
             seen.add(memory)
-            value = node.meta["val"]
-            total += optimization_hint(value.numel(), fallback=0) * value.element_size()
+            total += optimization_hint(node.meta["val"].untyped_storage().nbytes(), fallback=0)
     return total
 
 

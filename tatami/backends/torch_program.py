@@ -251,6 +251,11 @@ class TorchProgram:
         if a is None:
             return torch.randint(-(2**63), 2**63 - 1, (), device=self._device)
         tensor: torch.Tensor = args[a.position]
+        if a.rows is not None:
+            whole = a.rows.around(tensor)
+            if whole is None:
+                self._count(a.name)
+            return a.rows.copied(tensor) if whole is None else whole
         if not (self._on_cpu and tensor.is_cpu) and tensor.device != self._device:  # asked last: it makes an object
             tensor = tensor.to(self._device)  # a number that PyTorch keeps on the host while tensors are on a GPU
         lies = tensor if a.order is None else in_order(tensor, a.order)

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, product
+from tatami.core.expr import ONE, ZERO, Expr, expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.view import part
@@ -27,6 +27,7 @@ from tatami.torch.fx_nodes import ASSERTIONS, ITEMS, check_own_storage, is_row_m
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
 from tatami.torch.importer import Importer, Number, Real, dtype_of
 from tatami.torch.refusal import Refusal
+from tatami.torch.rows import Rows, rows_around
 from tatami.torch.shared_memory import owners, place_in, storage_of
 from tatami.torch.sizes import is_never_negative, memory_order, shape_of, size_expr, strides_of
 from tatami.torch.table import HANDLERS
@@ -125,10 +126,14 @@ class _Import:
             return self.out.graph.constant(to_numpy(held), self.frame.names.get(position), role="param")
         name = self.frame.names.get(position, f"arg{position}")
         shape = shape_of(value)
+        updated = node in self.updates or position in self.updated
         order = None if self.frame.logical else memory_order(shape, strides_of(value))
+        may_slice = order is None and not (self.frame.logical or updated or position in self.frame.held)
+        rows = rows_around(value) if may_slice and value.device.type == "cpu" else None
+        if rows is not None:
+            return self.slice_of_rows(Argument(position, name, None, rows=rows), rows, dtype)
         order = None if order is None or is_row_major(order) else order
         lies = shape if order is None else tuple(shape[a] for a in order)
-        updated = node in self.updates or position in self.updated
         graph = self.out.graph
         if updated:
             x = graph.input(name, lies, dtype, role="state", mutability="mutable")
@@ -138,6 +143,13 @@ class _Import:
             x = graph.input(name, lies, dtype)
         self.out.arguments.append(Argument(position, name, order, updated))
         return x if order is None else x.permute(_inverse(order))
+
+    def slice_of_rows(self, argument: Argument, rows: Rows, dtype: DType) -> Tensor:
+        """The value of an argument that is read as a slice of the array around it."""
+        whole = self.out.graph.input(argument.name, tuple(map(expr, rows.shape)), dtype)
+        self.out.arguments.append(argument)
+        columns = part(self.m, whole, len(rows.shape) - 1, expr(rows.begin), expr(rows.count))
+        return columns.reshape(tuple(map(expr, rows.pieces))).permute(_inverse(rows.order))
 
     def attribute(self, node: fx.Node) -> Tensor:
         """A tensor held by the graph, as a constant."""

@@ -13,6 +13,7 @@ from tatami.core.expr import Expr, Shape
 from tatami.core.module import Module
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
+from tatami.torch.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class Unsupported:
 @dataclass(frozen=True)
 class Argument:
     """A tensor argument of the fx graph. `position`: its number among the placeholders; `name`: the input's; `order`: the
-    order of its axes in memory, if that is not their own; an argument that lies otherwise is copied at each call."""
+    order of its axes in memory, if that is not their own; `rows`: the array without gaps that the program reads in its place. An
+    argument that lies otherwise is copied at each call."""
 
     position: int
     name: str
     order: tuple[int, ...] | None
     updated: bool = False
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True)

@@ -89,3 +89,15 @@ def test_the_guide_names_every_option() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "torch-compile.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)
     assert sorted(named) == sorted(Options.__struct_fields__)
+
+
+def test_the_memory_of_a_kept_view_counts_whole() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        a, b, _ = (x @ w).chunk(3, 1)
+        return a.sin() * b.sin()
+
+    torch._dynamo.reset()
+    REPORTS.clear()
+    x, w = torch.randn(8, 8), torch.randn(8, 48, requires_grad=True)
+    torch.compile(f, backend="tatami")(x, w).sum().backward()
+    assert REPORTS[0].kept_bytes == 8 * 48 * 4

@@ -1,0 +1,1 @@
+"""Memory of arguments and results of compiled programs."""

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tatami.core.target import PRESETS
 from tatami.runtime.machine.host import runs_here
 from tests.parts import parts
+from tests.shares import is_whole, left_out
 
 os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
 
@@ -42,6 +43,23 @@ needs = {
     "transformers": ["models/*.py", "gguf/test_decoder.py", "generation/test_as_transformers.py"],
 }
 collect_ignore_glob = [pattern for package, patterns in needs.items() if find_spec(package) is None for pattern in patterns]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the rows of grids that a run leaves out."""
+    if is_whole() or any("::" in name for name in config.args):
+        return
+    out = left_out(item.nodeid for item in items)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in out])
+    items[:] = [item for item in items if item.nodeid not in out]
+
+
+@pytest.fixture(scope="session")
+def zig_caches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which all tests of a run share what zig compiles of a C library: a minute of a processor."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
+    return {name: str(shared / "zig") for name in ("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR")}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,11 +90,12 @@ def test_the_folder_is_a_cmake_project_and_a_part_of_one(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
-def test_an_archive_for_another_machine(tmp_path: Path) -> None:
+def test_an_archive_for_another_machine(tmp_path: Path, zig_caches: dict[str, str]) -> None:
     written(tmp_path, "--static", "--libc", "musl", target="cpu:neon")
-    caches = {n: str(tmp_path / "zig") for n in ("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR")}
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static"]
-    subprocess.run([*zig, "example.c", "libmodel.a", "-o", "example"], cwd=tmp_path, check=True, env={**os.environ, **caches})
+    subprocess.run(
+        [*zig, "example.c", "libmodel.a", "-o", "example"], cwd=tmp_path, check=True, env={**os.environ, **zig_caches}
+    )
     assert (tmp_path / "example").read_bytes()[18:20] == b"\xb7\x00"  # EM_AARCH64
     if QEMU is None:
         pytest.skip("compiled; no qemu-user to run it")

@@ -46,14 +46,13 @@ def everything() -> tt.Graph:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
-def test_code_for_neon(tmp_path: Path) -> None:
+def test_code_for_neon(tmp_path: Path, zig_caches: dict[str, str]) -> None:
     for name, pieces in print_program(prepare(everything(), target="cpu:neon"), {}).files():
         (tmp_path / name).write_bytes(b"".join(pieces))
     sources = sorted(p.name for p in tmp_path.glob("*.c"))
     flags = ["-target", "aarch64-linux-musl", "-std=gnu17", "-O1", "-w", "-ffp-contract=off", "-static"]
-    caches = {n: str(tmp_path / "zig") for n in ("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR")}
     command = [sys.executable, "-m", "ziglang", "cc", *flags, *sources, "-lm", "-pthread", "-o", "a.out"]
-    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, **caches})
+    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, **zig_caches})
     assert (tmp_path / "a.out").read_bytes()[18:20] == b"\xb7\x00"  # EM_AARCH64
     if QEMU is None:
         pytest.skip("compiled; no qemu-user to run it")

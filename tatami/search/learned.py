@@ -23,7 +23,7 @@ from tatami.ledger.records import Records, Timing
 from tatami.search.proposal import Proposal
 from tatami.search.rank_correlation import rank_correlation
 
-TERMS = ("compute", "tails", "borders", "packing", "transform", "copies", "weights", "memory", "launch", "again")
+TERMS = ("compute", "packing", "transform", "copies", "weights", "memory", "launch", "again")
 """Terms of estimates that are features: each as its share of the estimate."""
 FIELDS = ("mr", "nr", "kc", "mc", "nc", "rows", "columns", "width", "parts", "ahead")
 """Numbers of plans that are features: each as a logarithm."""

@@ -36,7 +36,7 @@ def shown(folder: Path, found: Tuned) -> ir.Tuning:
 @pytest.mark.runs_on("cpu:avx2")
 def test_a_report_tells_each_candidate_and_what_became_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tatami.search.strategy.MOST_CANDIDATES", 3)
-    found = session(tmp_path, planted(tmp_path, {'"group":16': "wrong"}))
+    found = session(tmp_path, planted(tmp_path, {'"kind":"cpu_contraction"': "wrong"}))
     page = shown(tmp_path, found)
     assert {s.stage for s in page.searches} == {"structure", "plans"} and page.left == 0
     tried = [t for s in page.searches for t in s.tried]

@@ -10,8 +10,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
-from tatami.plan.cpu.contraction import contraction_candidate, even_band
-from tatami.plan.ir import Blocks, Candidate, CpuContraction, CpuRows, CpuTurn, CpuWinograd, LoopPass, LoopPhase
+from tatami.plan.cpu.contraction import even_band
+from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd, LoopPass, LoopPhase
 from tatami.plan.loops.schedule import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
@@ -188,14 +188,6 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
     assert d.kind == "ResourceExceeded" and "needs 53 vector registers" in d.why
 
 
-def panels_of(region: Region) -> CpuContraction:
-    """The plan by packed panels, whether or not loops are faster."""
-    facts = analyse(ex.program_of(region)).main.regions[0]
-    made = contraction_candidate(region, facts, AVX512, {"M": 333, "K": 333}, frozenset())
-    assert isinstance(made, Candidate) and isinstance(made.plan, CpuContraction)
-    return made.plan
-
-
 @pytest.mark.parametrize(
     ("size", "sides"),
     [
@@ -215,8 +207,9 @@ def panels_of(region: Region) -> CpuContraction:
     ],
 )
 def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | int, ...], sides: tuple[str, ...]) -> None:
-    plan = panels_of(matmul(*size))
-    assert plan.in_place == sides
+    module = ex.program_of(matmul(*size))
+    plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[-1].plan
+    assert isinstance(plan, CpuContraction) and plan.in_place == sides
 
 
 def test_a_long_k_is_split_where_the_sums_are_few() -> None:

@@ -77,7 +77,7 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
     "packed columns of one panel": ("cpu:avx2", "cpu_contraction", lambda: layer(4, 1024, 512)),
     "long rows": ("cpu:avx2", "cpu_contraction", lambda: product(4, 1024, 512)),
     "parts of k": ("cpu:avx2", "cpu_contraction", lambda: product(640, 64, 65536)),
-    "batch": ("cpu:avx2", "cpu_contraction", lambda: one(lambda x, y: x @ y, (64, 2048, 256), (64, 256, 64))),
+    "batch": ("cpu:avx2", "cpu_contraction", lambda: one(lambda x, y: x @ y, (64, 2048, 96), (64, 96, 64))),
     "sm80 product": ("sm80", "sm80_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm90 product": ("sm90", "sm90_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm80 pair": ("sm80", "sm80_pair", lambda: attention(tt.fp16)),

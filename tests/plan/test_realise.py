@@ -42,8 +42,8 @@ def with_constant(region: Region, tensor: str, array: np.ndarray) -> Module[Prog
 
 
 def gemm_module(dtype: DType = DType.fp32) -> tuple[Module[Program], np.ndarray]:
-    region = substitute_sizes(ex.gemm(dtype), {"N": expr(96), "K": expr(40)})
-    weights = (rng.standard_normal((40, 96)) / 8).astype(np.float16 if dtype == DType.fp16 else np.float32)
+    region = substitute_sizes(ex.gemm(dtype), {"N": expr(48), "K": expr(40)})
+    weights = (rng.standard_normal((40, 48)) / 8).astype(np.float16 if dtype == DType.fp16 else np.float32)
     return with_constant(region, "B", weights), weights
 
 
@@ -61,7 +61,7 @@ def test_constant_weights_are_packed_in_setup(dtype: DType) -> None:
     assert [p.tensor for p in realised.main.signature.inputs] == ["A", "bias", "B_p"]
     arrays = {
         "A": (rng.standard_normal((7, 40)) / 8).astype(weights.dtype),
-        "bias": rng.standard_normal(96).astype(weights.dtype),
+        "bias": rng.standard_normal(48).astype(weights.dtype),
     }
     for name, array in run(module, arrays).items():
         np.testing.assert_allclose(run(realised, arrays)[name], array, rtol=1e-3, atol=1e-6)
@@ -255,7 +255,7 @@ def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
     from tatami.region.views.kinds import kind_of
 
     module = ex.program_of(ex.attention())
-    sizes = {"B": 12, "M": 512, "N": 512, "D": 64}
+    sizes = {"B": 12, "M": 128, "N": 128, "D": 64}
     free = choose(module, analyse(module), TARGET, None, sizes)
     assert free.main.regions[0].choices[0].plan == CpuStreaming("S", "o", 12, 32, 128, 16)
     split = CpuSplit((("S",), ("top", "P", "Z"), ("o", "y")))

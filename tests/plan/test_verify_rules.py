@@ -76,7 +76,7 @@ GRAPHS: dict[str, Any] = {
     "planes": lambda: graph(*PLANES["dilation"]),
     "a window of 5x5": lambda: graph(*PLANES["groups and a batch"]),
     "window": lambda: windows(WINDOWS["depthwise 3x3"], (1, C, 14, 14)),
-    "streaming": lambda: attention(1, 128, 128, 64, 64, "causal"),
+    "streaming": lambda: attention(1, 64, 64),
     "turn": transpose,
 }
 

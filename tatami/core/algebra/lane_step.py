@@ -1,10 +1,10 @@
-"""How far an expression moves from one lane to the next, and how many lanes have the same value."""
+"""How far an expression moves from one lane to the next."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ZERO, Atom, Expr, Floor, Var, var
 
 
@@ -37,19 +37,3 @@ def _moves(atom: Atom, vector: str, lanes: int) -> bool:
         return True
     rest = atom.num - var(vector)
     return vector in free_vars(rest) or any(coef % lanes for _, coef in rest.terms)
-
-
-@lru_cache(maxsize=4096)
-def repeats(e: Expr, vector: str, lanes: int) -> int:
-    """Number of neighbouring lanes with the same value of `e`, where groups of that number have consecutive ones and a vector begins
-    at a multiple of its lanes; 0 if lanes have other values.
-
-    >>> from tatami.core.expr import expr
-    >>> repeats(expr("x//2 + 3"), "x", 8), repeats(expr("2*x"), "x", 8)
-    (2, 0)
-    """
-    for each in (n for n in range(2, lanes + 1) if lanes % n == 0):
-        at = [substitute(e, {vector: var(vector) * each + k}) for k in range(2 * each)]
-        if all(a == at[0] for a in at[:each]) and all(a == at[0] + 1 for a in at[each:]):
-            return each
-    return 0

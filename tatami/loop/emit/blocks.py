@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tatami.core.algebra.lane_step import lane_step, repeats
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.simplify import simplify
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
@@ -170,7 +170,11 @@ class Blocks:
         lanes do not read in that way."""
         if not p.vector or self.aligned.get(p.vector, 1) % p.lanes:
             return 0
-        return repeats(addr, p.vector, p.lanes)
+        for each in (n for n in range(2, p.lanes + 1) if p.lanes % n == 0):
+            at = [substitute(addr, {p.vector: var(p.vector) * each + k}) for k in range(2 * each)]
+            if all(a == at[0] for a in at[:each]) and all(a == at[0] + 1 for a in at[each:]):
+                return each
+        return 0
 
     def load(self, buffer: str, addr: Expr, dtype: DType, p: Point) -> Value:
         """The elements at `addr` for every lane of `p`."""

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ONE, product
 from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import Target
 from tatami.plan.cpu.in_place import page_lookups
 from tatami.plan.ir import DOT_COUNT, CpuContraction
-from tatami.plan.loops.accesses import accesses
 from tatami.plan.loops.estimate import (
     DOT_RATE,
-    MEASURED_WIDTH,
     PEAK_SHARE_CONTRACTION,
     USUAL_CLOCK,
-    clock,
     copying_share,
     number_at,
     roofline,
@@ -34,23 +30,18 @@ from tatami.region.views.narrow import groups_of, lying_groups
 from tatami.region.views.slides import plain_read
 from tatami.region.walk import Types, lets_by_name
 
-CYCLES_PER_SUM, BUSY_SHARE = 2.5, 0.95
-"""Cycles to begin and write a vector of sums; and the fraction of the FMA peak between these. Few k have many sums: measured at 9
-to 24, with 8 to 96 filters."""
-WINDOW_PACKING, STRIDED_PACKING = 0.5, 2.5
+WINDOW_PACKING, STRIDED_PACKING = 0.6, 2.5
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
 CYCLES_PER_JOIN = 1.25
 """Cycles for each number that is joined with others to a packed element of integers, from places of memory that lie apart."""
-CYCLES_PER_LINE, CYCLES_PER_GUARDED_LINE = 4.0, 18.0
+CYCLES_PER_LINE, CYCLES_PER_GUARDED_LINE = 4.0, 12.0
 """Cycles to copy a piece of a line of the image, for one k of a sliver, in addition to its bytes: a loop of few turns; and, of an
-image with borders, its bounds. Measured at lines of 7 to 64 elements, in two and three dimensions: 4 to 28 with borders."""
+image with borders, its bounds. Measured at lines of 8 to 60 elements, in two and three dimensions, on AVX2."""
 
 CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
 sliver of them, whose loops are short: measured at 1 to 300 columns."""
 
-CYCLES_STORED_APART, CYCLES_STORED_ANYWHERE = 2.5, 6.0
-"""Cycles to store one result whose neighbour lies apart, and where each place is computed: measured at 1000 to 16000 results."""
 CYCLES_PER_LOOKUP = 14.0
 """Cycles of a page lookup beyond the TLB, of which several are under way at once: the time by which columns in place take longer
 than in one that fits, measured at 16 to 192 rows of 122x122 to 244x244 columns, 7 to 18 cycles."""
@@ -76,15 +67,12 @@ def contraction_estimate(
         waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
     threads = threads_of_products(2.0 * b * m * n * k, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
-    work = 2.0 * b * m * n * k * waste
-    sums = b * narrow * -(-wide // target.lanes) * -(-k // max(1, plan.kc)) * CYCLES_PER_SUM / clock(target)
-    compute = max(work / rate, work * PEAK_SHARE_CONTRACTION / BUSY_SHARE / rate + sums) / threads
-    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region, target) / threads
+    compute = 2.0 * b * m * n * k * waste / rate / threads
+    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
     packing += _cycles_of_lines(region, plan, sizes) / (target.clock or USUAL_CLOCK) / threads
     packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     packing += _joins(region, plan, (narrow, wide, b * k), target) / threads
-    compute += _results_apart(region, plan, c.m if plan.swap else c.n, sizes) / (target.clock or USUAL_CLOCK) / threads
     images = max(1, trips(region, plan.images, sizes))
     lookups = b * images * page_lookups(region, plan, (narrow, wide // images, k))
     packing += lookups * CYCLES_PER_LOOKUP / (target.clock or USUAL_CLOCK) / threads
@@ -94,18 +82,6 @@ def contraction_estimate(
     count = DOT_COUNT[plan.dot]
     more = b * k * wide * itemsize / count - held if right in plan.packed and count > 1 else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
-
-
-def _results_apart(region: Region, plan: CpuContraction, wide: tuple[str, ...], sizes: Mapping[str, int]) -> float:
-    """Cycles to store results one by one, where neighbours along the vectors of a tile lie apart in an output, or at places that are
-    computed for each."""
-    along = [a for a in wide if a not in plan.images][-1:]
-    cycles = 0.0
-    for m in accesses(region):
-        if m.written and m.linear is not None and along and (step := lane_step(m.linear, along[0])) != ONE:
-            axes = lets_by_name(region)[m.let].axes
-            cycles += trips(region, axes, sizes) * (CYCLES_STORED_APART if step is not None else CYCLES_STORED_ANYWHERE)
-    return cycles
 
 
 def _joins(region: Region, plan: CpuContraction, extent: tuple[int, int, int], target: Target) -> float:
@@ -145,12 +121,11 @@ def _gathers(region: Region, plan: CpuContraction, extent: tuple[int, int, int],
     return cycles / (target.clock or USUAL_CLOCK)
 
 
-def _packing_of_windows(region: Region, target: Target) -> float:
-    """Factor of the packing cost: of an operand of windows, which is copied in short pieces; else of vectors that are wider than
-    those with which it was measured."""
+def _packing_of_windows(region: Region) -> float:
+    """Factor of the packing cost for an operand of windows; 1 if no operand slides."""
     found = find_convolution(region)
     if isinstance(found, str):
-        return min(1.0, MEASURED_WIDTH / 2 / target.vector_bytes / copying_share(target)) if target.vector_bytes else 1.0
+        return 1.0
     return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
 
 

@@ -26,7 +26,6 @@ from tatami.plan.loops.estimate import (
     threads_of_products,
     trips,
 )
-from tatami.plan.loops.lane_work import unit_of, vectors_of_row
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.memory.packed_operands import is_packable
@@ -51,8 +50,6 @@ TRANSFORM_SHARE = 0.65
 CYCLES_PER_STORE = 10.0
 """Cycles to store one vector into a panel if it crosses lines whose rest another channel writes, or only some of its lanes are
 stored."""
-PLANES_SHARE = 0.88
-"""Fraction of the FMA peak that products of planes reach, padding included: measured at 9 to 400 terms."""
 CYCLES_PER_APART = 1.0
 """Cycles to copy one entry of the image, or to store one result, where neighbours lie apart: in the phases of dilated columns."""
 CYCLES_PER_LINE = 2.0
@@ -346,12 +343,11 @@ def planes_estimate(
     work = 2.0 * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
     threads = threads_of_products(work, min(target.cores, blocks))
     rate = clock(target) * threads
-    compute = work / (target.flops_fp32 * PLANES_SHARE) / threads
+    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     lines = beside * channels * planes * (height + down_blocks * down)
     copies = lines * (CYCLES_PER_COPY + 1.5 * -(-(columns + across) // lanes))
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
-    unit = unit_of(target, multiply_adds_per_cycle(target))
-    back = outer * height * vectors_of_row(width, lanes, unit) * filters * (2.0 + after / 2.0)
+    back = outer * height * -(-width // lanes) * filters * (2.0 + after / 2.0)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)
 
 

@@ -15,16 +15,7 @@ from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuCorrelation, Rejected
-from tatami.plan.loops.estimate import (
-    FP32_BYTES,
-    clock,
-    multiply_adds_per_cycle,
-    operations,
-    rank,
-    roofline,
-    threads_of_products,
-    trips,
-)
+from tatami.plan.loops.estimate import FP32_BYTES, clock, operations, rank, roofline, threads_of_products, trips
 from tatami.plan.loops.rules import invalid_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
@@ -177,14 +168,13 @@ def tiles_of(filters: int, registers: int) -> list[tuple[int, int]]:
     ]
 
 
-def _product_cycles(n: _Sizes, tile: tuple[int, int], planes: int, is_split: bool, narrow: float = 1.0) -> float:
-    """Cycles of one vector of the sum for all results of some planes. `is_split`: a vector of the image lies in two cache lines;
-    `narrow`: cycles of other instructions than those of whole vectors."""
+def _product_cycles(n: _Sizes, tile: tuple[int, int], planes: int, is_split: bool) -> float:
+    """Cycles of one vector of the sum for all results of some planes. `is_split`: a vector of the image lies in two cache lines."""
     mr, nr = tile
     panels = -(-n.filters // mr)
     rows = n.filters / panels
     loads = rows + nr * (2.0 if is_split else 1.0)
-    step = max(rows * nr / 2.0, loads / 2.0 * narrow, LATENCY * narrow) + CYCLES_PER_STEP * narrow
+    step = max(rows * nr / 2.0, loads / 2.0, LATENCY) + CYCLES_PER_STEP
     return panels * -(-planes * n.places // nr) * step
 
 
@@ -201,10 +191,7 @@ def correlation_estimate(
     vectors = -(-plan.rows * n.length // lanes) if plan.apart else plan.rows * -(-n.length // lanes)
     parts = n.batches * blocks * n.images * row_blocks
     length = plan.rows * n.length if plan.apart else n.length
-    is_lone = n.images * n.lines == 1  # a product: its operands come from L2, however fast the core is
-    narrow = 1.0 if is_lone else min(1.0, multiply_adds_per_cycle(target) / 2.0)
-    is_split = n.length % lanes != 0 or not plan.apart
-    products = parts * vectors * _product_cycles(n, (plan.mr, plan.nr), plan.planes, is_split, narrow)
+    products = parts * vectors * _product_cycles(n, (plan.mr, plan.nr), plan.planes, n.length % lanes != 0 or not plan.apart)
     itemsize = lets_by_name(region)[plan.acc].dtype.itemsize
     if n.filters * min(plan.images, n.images) * plan.rows * n.length * itemsize > target.l2_bytes * 3 // 4:
         swept = n.filters * lanes * itemsize * -(-plan.planes * n.places // plan.nr)
@@ -223,8 +210,7 @@ def correlation_estimate(
     back = n.batches * n.filters * n.planes * n.places / lanes * (4.0 + after / 2.0)
     threads = threads_of_products(facts_flops(n), min(target.cores, n.batches * blocks))
     rate = clock(target) * threads
-    copies = other * (narrow if found.step == 1 else 1.0) + lines * (CYCLES_PER_LINE + each) * narrow + back
-    work = {"compute": (products + ends * narrow) / rate, "copies": copies / rate}
+    work = {"compute": (products + ends) / rate, "copies": (other + lines * (CYCLES_PER_LINE + each) + back) / rate}
     return roofline(work, facts, target, sizes)
 
 

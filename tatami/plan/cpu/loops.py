@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuRows, Rejected, Scalar
 from tatami.plan.loops.alternatives import rows_alternatives
-from tatami.plan.loops.nest_estimate import loops_estimate
+from tatami.plan.loops.estimate import loops_estimate
 from tatami.plan.loops.phase_rules import phase_rules
 from tatami.plan.loops.rows import rows_candidates, scalar_candidate
 from tatami.plan.loops.show import show_phases

@@ -11,7 +11,6 @@ from tatami.plan.cpu.split import crossing_lets, split_parts, split_region
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuSplit, Rejected
 from tatami.plan.loops.estimate import seconds_of_bytes, threads_of_products, trips
-from tatami.plan.loops.nest_estimate import Cycles
 from tatami.plan.loops.rows import rows_candidates, scalar_candidate
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at, skeleton
@@ -45,8 +44,7 @@ def split_estimate(
             continue
         bones = skeleton(own, sizes, target.l2_bytes)
         made = (*rows_candidates(own, facts, bones, target, sizes), scalar_candidate(own, facts, bones, target, sizes))
-        terms = next(c for c in made if isinstance(c, Candidate)).estimate
-        compute += sum(terms.get(name, 0.0) for name in Cycles._fields)
+        compute += next(c for c in made if isinstance(c, Candidate)).estimate["compute"]
     crossing = sum(
         size_at(product(extents[a] for a in lets[n].axes), sizes) * lets[n].dtype.itemsize for n in crossing_lets(region, parts)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction import register_tile
@@ -23,13 +23,11 @@ from tatami.plan.loops.estimate import (
     threads_of_products,
     trips,
 )
-from tatami.plan.loops.lane_work import UNKNOWN
 from tatami.plan.loops.rules import invalid_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Read, Region
 from tatami.region.views.pairs.online import Online, find_online
-from tatami.region.views.pairs.seen_keys import seen_keys
-from tatami.region.walk import all_axes, lets_by_name, nodes
+from tatami.region.walk import lets_by_name, nodes
 
 STREAM_BYTES = 8 << 10
 """Bytes of one block of scores, so that scores, mask and query rows fit L1; doubled without a mask, which could exclude blocks
@@ -64,7 +62,7 @@ def _has_mask(region: Region, found: Online) -> bool:
     return found.excluded is not None or any(both <= set().union(*(free_vars(e) for e in n.map)) for n in every)
 
 
-CYCLES_PER_SCORE = 16.0
+CYCLES_PER_SCORE = 24.0
 """Cycles per vector of scores on the way to weights: loads, the maximum, exp, the sum."""
 CYCLES_PER_WEIGHT = 4.0
 """The same for weights that are pointwise in the scores: a load and a store. Their arithmetic would cost as much in the
@@ -74,47 +72,19 @@ epilogue of a separate product, where no estimate counts it."""
 def streaming_estimate(
     region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Terms in seconds: both products over whole slivers of rows, and the work between them, for the blocks of keys that are seen.
-    Keys and rows are packed once; values are read where they lie."""
+    """Terms in seconds: both products over whole slivers of rows, and the work between them. Operands that move with the keys
+    are packed once."""
     b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
     deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
     padded = -(-rows // plan.nr) * plan.nr
     itemsize = lets_by_name(region)[plan.first].dtype.itemsize
-    seen = _share_seen(region, found, plan, sizes)
-    flops = 2.0 * b * padded * keys * deep * seen
+    flops = 2.0 * b * padded * keys * deep
     threads = threads_of_products(flops, target.cores)
     products = flops / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
-    between = b * padded * keys * seen / plan.width * cycles / max(clock(target), 1.0) / threads
-    packed = sum(trips(region, first.k, sizes) for first in found.firsts)
-    packing = b * (keys + rows) * packed * itemsize * seconds_per_packed_byte(target) / threads
+    between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
+    packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads
     return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
-
-
-ROWS_LOOKED_AT = 16
-"""Number of rows at which bounds of the keys are looked at."""
-
-
-def _share_seen(region: Region, found: Online, plan: CpuStreaming, sizes: Mapping[str, int]) -> float:
-    """Share of the blocks of keys that rows see, by the conditions on indices: others are passed over."""
-    if found.excluded is None:
-        return 1.0
-    bounds = seen_keys(found.excluded[0], found.rows, found.keys, lets_by_name(region))
-    ends = (*bounds.low, *bounds.high)
-    rows, keys = (trips(region, (a,), sizes) for a in (found.rows, found.keys))
-    used = set().union(*(free_vars(e) for e in ends)) - {found.rows}
-    if used & all_axes(region).keys():
-        return 1.0
-    values = {n: sizes.get(n, UNKNOWN) for n in used}
-    places = range(0, rows, max(1, rows // ROWS_LOOKED_AT))
-    seen = 0
-    for row in places:
-        env = {**values, found.rows: row}
-        low = max([0, *(int(evaluate(e, env)) for e in bounds.low)])
-        high = min([keys - 1, *(int(evaluate(e, env)) for e in bounds.high)])
-        seen += max(0, high + 1 - low)
-    more = plan.keys + plan.nr if ends else 0  # blocks that are seen in part are computed whole
-    return min(1.0, (seen / len(places) + more / 2) / keys)
 
 
 def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:

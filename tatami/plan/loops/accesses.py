@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.algebra.visit import step_of
 from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import MemRef, address
-from tatami.indexbook.ir import Guard
-from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Ref, Region, RegionExpr, Select, Within
+from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Ref, Region, RegionExpr, Select
 from tatami.region.walk import all_axes, children, free_axes, let_shape, lets_by_name
 
 StrideKind: TypeAlias = Literal["unit", "none", "far"]
@@ -32,10 +31,6 @@ class AccessMove(msgspec.Struct, frozen=True):
     """True if that index is compared with the tensor's size, lane by lane."""
     choices: tuple[frozenset[str], ...] = ()
     """For each choice between two values that has the access on one side: the axes on which the choice depends."""
-    guards: tuple[Guard, ...] = ()
-    """Conditions under which the access happens."""
-    is_near: bool = False
-    """True for a buffer of the kernel's own, whose lines stay in the caches."""
 
     def share(self, vector: str) -> float:
         """How often the access happens: half as often for each choice that is the same for all lanes, which then evaluate one
@@ -52,23 +47,20 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
     out: list[AccessMove] = []
     within = _choices(region)
     for let in region.lets:
-        for n, own in under_conditions(let.expr, Under(within[let.name]), lets, every):
+        for n, own in _under_choices(let.expr, within[let.name], lets, every):
             match n:
                 case Read(tensor=tensor, map=entries):
-                    linear = _address(tensors[tensor], entries)
-                    out.append(AccessMove(let.name, tensor, linear, choices=own.choices, guards=own.guards))
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], entries), choices=own))
                 case ReadAt(tensor=tensor, map=maybe):
                     fixed = tuple(var("?") if m is None else m for m in maybe)
                     along = tuple(a for a in let.axes if any(a in free_axes(i, lets, every) for i in n.indices))
                     is_checked = n.bounds != "assume"
-                    linear = _address(tensors[tensor], fixed)
-                    out.append(AccessMove(let.name, tensor, linear, False, along, is_checked, own.choices, own.guards))
+                    out.append(AccessMove(let.name, tensor, _address(tensors[tensor], fixed), False, along, is_checked, own))
                 case Ref(let=used):
                     row = _row(region, lets[used], tuple(var(a) for a in lets[used].axes))
-                    out.append(AccessMove(let.name, used, row, choices=own.choices, guards=own.guards))
+                    out.append(AccessMove(let.name, used, row, choices=own))
                 case At(let=used, map=entries):
-                    row = _row(region, lets[used], entries)
-                    out.append(AccessMove(let.name, used, row, choices=own.choices, guards=own.guards))
+                    out.append(AccessMove(let.name, used, _row(region, lets[used], entries), choices=own))
                 case _:
                     pass
     for y in region.yields:
@@ -81,18 +73,6 @@ def accesses(region: Region) -> tuple[AccessMove, ...]:
 Choices: TypeAlias = tuple[frozenset[str], ...]
 
 
-class Under(NamedTuple):
-    """The conditions of a node: axes of the choices that have it on one side, and guards."""
-
-    choices: Choices = ()
-    guards: tuple[Guard, ...] = ()
-
-
-def row_write(region: Region, let: Let) -> AccessMove:
-    """The write of a let to the buffer that keeps it for later passes."""
-    return AccessMove(let.name, let.name, _row(region, let, tuple(var(a) for a in let.axes)), True, is_near=True)
-
-
 def _choices(region: Region) -> dict[str, Choices]:
     """The choices that have a let on one side, namely those of its only use."""
     lets, every = lets_by_name(region), frozenset(all_axes(region))
@@ -100,28 +80,25 @@ def _choices(region: Region) -> dict[str, Choices]:
     out: dict[str, Choices] = {}
     for let in reversed(region.lets):
         out[let.name] = uses[let.name][0] if len(uses[let.name]) == 1 else ()
-        for n, own in under_conditions(let.expr, Under(out[let.name]), lets, every):
+        for n, own in _under_choices(let.expr, out[let.name], lets, every):
             if isinstance(n, Ref | At):
-                uses[n.let].append(own.choices)
+                uses[n.let].append(own)
     return out
 
 
-def under_conditions(
-    e: RegionExpr, own: Under, lets: Mapping[str, Let], axes: frozenset[str]
-) -> Iterator[tuple[RegionExpr, Under]]:
-    """Every node with its conditions. A choice whose other side is a constant is not counted."""
+def _under_choices(
+    e: RegionExpr, own: Choices, lets: Mapping[str, Let], axes: frozenset[str]
+) -> Iterator[tuple[RegionExpr, Choices]]:
+    """Every node, with the choices that have it on one side. A Select whose other side is a constant is not counted."""
     yield e, own
-    sides: tuple[tuple[RegionExpr, Under], ...]
-    match e:
-        case Select(pred=Binary() as pred, then=then, other=other) if not isinstance(other, Const):
-            inner = Under((*own.choices, free_axes(pred, lets, axes)), own.guards)
-            sides = (pred, own), (then, inner), (other, inner)
-        case Select(pred=Within(guards=guards) as pred, then=then, other=other):
-            sides = (pred, own), (then, Under(own.choices, (*own.guards, *guards))), (other, own)
-        case _:
-            sides = tuple((c, own) for c in children(e))
-    for side, under in sides:
-        yield from under_conditions(side, under, lets, axes)
+    if isinstance(e, Select) and isinstance(e.pred, Binary) and not isinstance(e.other, Const):
+        yield from _under_choices(e.pred, own, lets, axes)
+        inner = (*own, free_axes(e.pred, lets, axes))
+        for side in (e.then, e.other):
+            yield from _under_choices(side, inner, lets, axes)
+        return
+    for c in children(e):
+        yield from _under_choices(c, own, lets, axes)
 
 
 def _address(memref: MemRef, entries: tuple[Expr, ...]) -> Expr:

@@ -3,24 +3,31 @@
     time = max(compute, memory) + launch
     compute = cycles of all points / (clock * threads),  memory = bytes / bandwidth
 
-`nest_estimate.py` has the cycles of loops, files of `plan/cpu/` those of templates. A division, root or function counts as 10
-operations (notes: cpu §2).
+Cycles of a point: one operation per lane and half cycle (two vector units); a load or store that moves by one element
+takes 1/width cycle, one that stays 1/width, any other 1. A division, root or function counts 10 (notes: cpu §2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
+import msgspec
+
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.cost import GRAIN_FLOPS, op_cost
-from tatami.core.expr import Expr
+from tatami.core.expr import ONE, Expr
 from tatami.core.target import Target
-from tatami.plan.ir import Dot
-from tatami.plan.loops.schedule import size_at
+from tatami.plan.ir import CpuRows, Dot, Pass, Scalar, Storage
+from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind
+from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
+from tatami.plan.views.nest_form import Pass as LoopedPass
+from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Binary, Cast, Reduce, Region, RegionExpr, Scan, Select, Unary
+from tatami.region.ir import Binary, Let, Reduce, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 DOT_RATE: dict[Dot, float] = {
@@ -35,6 +42,11 @@ DOT_RATE: dict[Dot, float] = {
 }
 """Rate of multiply-adds relative to fp32, measured (AMX including its loads): without VNNI a pair takes two instructions, one
 of them on more ports than a multiply-add, and quads are first widened to pairs."""
+GATHERED, CHECKED = 1.5, 3.0
+"""Cycles per element read at a position of its own: its index is extracted from a vector, and checked unless it is known to be
+inside."""
+SCATTERED = 4.0
+"""Cycles per element written into a cache line of its own: its neighbours are written at other times."""
 CHAIN = 4.0
 """Latency in cycles from one addition to a dependent one."""
 PEAK_SHARE_CONTRACTION = 0.8
@@ -98,34 +110,98 @@ def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> in
 def operations(region: Region, lets: tuple[str, ...]) -> int:
     """Scalar operations of one point of these lets."""
     table = lets_by_name(region)
-    return sum(1 + operations_of(table[name].expr) for name in lets)
+    return sum(1 + _operations_of(table[name].expr) for name in lets)
 
 
 @lru_cache(maxsize=4096)
-def operations_of(e: RegionExpr) -> int:
-    """Scalar operations of an expression, those of lets that it reads not counted."""
-    return sum(op_cost(n.fn) if isinstance(n, Unary | Binary) else isinstance(n, Select | Cast) for n in nodes(e))
+def _operations_of(e: RegionExpr) -> int:
+    return sum(op_cost(n.fn) if isinstance(n, Unary | Binary) else isinstance(n, Select) for n in nodes(e))
 
 
-@lru_cache(maxsize=4096)
-def costly_operations_of(e: RegionExpr) -> int:
-    """Operations of an expression, as `operations_of` counts them, by divisions and functions alone."""
-    return sum(c for n in nodes(e) if isinstance(n, Unary | Binary) and (c := op_cost(n.fn)) > 1)
+def sketched_cycles(
+    region: Region,
+    skeleton: Skeleton,
+    p: Pass,
+    vector: str,
+    width: int,
+    moves: tuple[AccessMove, ...],
+    sizes: Mapping[str, int],
+) -> float:
+    """Cycles of one pass of a sketch over all outer iterations, when `vector` ("" for none) steps by `width`."""
+    again = frozenset(n for n, s in skeleton.storage.items() if s == "recompute")
+    work = Work(p.lets, again, (*skeleton.outer, *p.axes), vector)
+    count = operations(region, p.lets)
+    lanes = Lanes(width, lambda e, axis, _: stride_kind(e, axis))
+    return work_cycles(region, skeleton.storage, work, count, lanes, moves, sizes)
 
 
-def is_fused(e: RegionExpr) -> bool:
-    """True if an expression is a sum of products of floats: a multiply-add is one operation."""
-    return isinstance(e, Reduce) and e.fn == "sum" and e.dtype.is_float and isinstance(e.body, Binary) and e.body.fn == "mul"
+class Work(msgspec.Struct, frozen=True):
+    """Lets that are computed together at every point of `axes`, with those evaluated inside them; lanes run along `vector`."""
+
+    lets: tuple[str, ...]
+    inlined: frozenset[str]
+    axes: tuple[str, ...]
+    vector: str
 
 
-def scan_cycles(e: RegionExpr, vector: str, lanes: int) -> float:
+class Lanes(NamedTuple):
+    """Number of lanes, and the way in which an address moves from lane to lane."""
+
+    width: int
+    stride: Callable[[Expr, str, int], StrideKind]
+
+
+def work_cycles(
+    region: Region,
+    storage: Mapping[str, Storage],
+    work: Work,
+    operations_of_point: int,
+    lanes_of_work: Lanes,
+    moves: tuple[AccessMove, ...],
+    sizes: Mapping[str, int],
+) -> float:
+    """Cycles of all points, when the axis of lanes steps by their number."""
+    lets, vector, (width, stride) = lets_by_name(region), work.vector, lanes_of_work
+    inside = {*work.lets, *work.inlined}
+    lanes = width if vector else 1
+    if vector:
+        extent = size_at(all_axes(region)[vector], sizes)
+        lanes_used = extent / (-(-extent // width))
+    else:
+        lanes_used = 1.0
+    cost = operations_of_point / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in work.lets)
+    for m in moves:
+        if m.let not in inside or (m.target in lets and storage.get(m.target) not in ("row", "tile", "workspace")):
+            continue
+        if vector and vector in m.gathers:
+            cost += (CHECKED if m.is_checked else GATHERED) * m.share(vector)
+            continue
+        move = "far" if not vector or m.linear is None else stride(m.linear, vector, lanes)
+        each = (SCATTERED if m.written else 1.0) if move == "far" and vector else 1.0 / lanes
+        cost += each * m.share(vector)
+    points = trips(region, work.axes, sizes)
+    horizontal = 0.0
+    if vector:
+        for name in work.lets:
+            if vector in nest_of(lets[name], ())[1]:
+                horizontal += 6.0 * points / max(1, size_at(all_axes(region)[vector], sizes))
+    return points * cost * (lanes / lanes_used) + horizontal
+
+
+def stride_of_lanes(linear: Expr, vector: str, lanes: int) -> StrideKind:
+    """How an address moves from lane to lane of a vector that begins at a multiple of its lanes."""
+    found = stride_kind(linear, vector)
+    return "unit" if found == "far" and lane_step(linear, vector, lanes) == ONE else found
+
+
+def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
     """Cycles per element for which a scan waits for itself: one chain of additions, hidden by others across lanes; along its
     axis, the shifted additions within a vector."""
-    if not isinstance(e, Scan):
+    if not isinstance(let.expr, Scan):
         return 0.0
     if not vector:
         return CHAIN
-    return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == e.axis else 1.0 / lanes
+    return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == let.expr.axis else 1.0 / lanes
 
 
 def roofline(
@@ -150,3 +226,114 @@ def rows_estimate(
     """Terms of an estimate with these cycles, divided among threads."""
     compute = cycles / max(clock(target), 1.0) / max(1, threads)
     return roofline({"compute": compute}, facts, target, sizes)
+
+
+def loops_estimate(
+    region: Region, facts: RegionFacts, plan: Scalar | CpuRows, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """The loops of a plan, phase by phase. Threads take part in those whose points they share, where the whole is worth
+    waking them. Plain loops count for one thread: they are for what is too little work for two, and for what has no vectors,
+    where there is nothing to compare them with. An opaque Region has no loops: what its routine reads and writes counts."""
+    if region.opaque is not None:
+        return rows_estimate(facts, 0.0, 1, target, sizes)
+    loops = Loops(region, plan)
+    width = plan.width if isinstance(plan, CpuRows) else 1
+    found = [(loops.cycles(w, plan.storage, width, sizes), w, shared) for w, shared in loops.work]
+    serial = rows_estimate(facts, sum(c for c, _, _ in found) * width / target.lanes, 1, target, sizes)["total"]
+    is_shared = serial >= PARALLEL_SECONDS and target.cores > 1 and isinstance(plan, CpuRows)
+    cycles, threads = 0.0, 1
+    for c, _, shared in found:
+        most = min(target.cores, shared(sizes)) if is_shared else 1
+        cycles, threads = cycles + c / most, max(threads, most)
+    again = sum(seconds_of_reading_again(loops.region, w, loops.moves, target, sizes) for _, w, _ in found)
+    estimate = rows_estimate(facts, cycles, 1, target, sizes) | {"threads": float(threads)}
+    return {**estimate, "again": again, "total": estimate["total"] + again} if again else estimate
+
+
+class Loops:
+    """The work of the loops of a plan, in the terms of estimates."""
+
+    def __init__(self, region: Region, plan: Scalar | CpuRows) -> None:
+        form = nest_form(region, plan)
+        self.form = form
+        self.region = form.flat_region
+        self.moves = accesses(self.region)
+        self.again = recomputed(plan)
+        blocks = plan.blocks if isinstance(plan, CpuRows) else None
+        self.work: list[tuple[Work, Callable[[Mapping[str, int]], int]]] = []
+        for phase in form.phases(plan):
+            for p in phase.passes:
+                shared = self._threads(phase.threads, p, form.is_split(p, blocks))
+                axes = (*phase.outer, *p.axes)
+                for item in p.items:
+                    e = form.lets[item.lets[0]].expr
+                    inner = e.axes if isinstance(e, Reduce) else ()
+                    vector = p.vector or p.along.get(item.lets[0], "")
+                    self.work.append((self._work(item.lets, (*axes, *inner), vector), shared))
+                if p.folds:
+                    self.work.append((self._work(p.folds, axes, p.vector), shared))
+        for y in form.scatters:
+            axes = form.lets[y.source].axes
+            vector = axes[-1] if axes and form.is_wide(axes[-1]) else ""
+            names = [n for n in (y.source, *y.indices) if n in self.again]
+            self.work.append((self._work(names, axes, vector), lambda _: 1))
+
+    def _threads(self, axes: tuple[str, ...], p: LoopedPass, is_split: bool) -> Callable[[Mapping[str, int]], int]:
+        """How many threads find work at given sizes."""
+        if is_split:
+            return lambda sizes: MANY
+        if not axes:
+            return lambda sizes: 1
+
+        def points(sizes: Mapping[str, int]) -> int:
+            n = trips(self.region, tuple(a for a in axes if a != p.vector), sizes)
+            return n * -(-trips(self.region, (p.vector,), sizes) // LANES_OF_TASK) if p.vector in axes else n
+
+        return points
+
+    def _work(self, lets: Sequence[str], axes: tuple[str, ...], vector: str) -> Work:
+        inlined: set[str] = set()
+        stack = list(lets)
+        while stack:
+            for at in lets_read(self.form.lets[stack.pop()].expr):
+                if at.let in self.again and at.let not in inlined:
+                    inlined.add(at.let)
+                    stack.append(at.let)
+        return Work(tuple(lets), frozenset(inlined), axes, vector)
+
+    def cycles(self, work: Work, storage: Mapping[str, Storage], width: int, sizes: Mapping[str, int]) -> float:
+        """Cycles of one thread for all points of `work`."""
+        count = operations(self.region, (*work.lets, *work.inlined))
+        return work_cycles(self.region, storage, work, count, Lanes(width, stride_of_lanes), self.moves, sizes)
+
+
+MANY = 1 << 30
+"""More threads than any machine has."""
+LANES_OF_TASK = 64
+"""Lanes of the least block that threads share (loop/nests/rows.py)."""
+PARALLEL_SECONDS = 1e-5
+"""Work below this is not worth waking threads (notes: cpu §6)."""
+
+
+def seconds_of_reading_again(
+    region: Region, work: Work, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
+) -> float:
+    """Seconds for what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as
+    fast as from memory."""
+    extents = all_axes(region)
+    nest = [(a, size_at(extents[a], sizes)) for a in work.axes]
+    inside = {*work.lets, *work.inlined}
+    itemsizes = {q.name: q.memref.dtype.itemsize for q in region.inputs}
+    seconds = 0.0
+    for m in moves:
+        if m.let not in inside or m.target not in itemsizes or m.linear is None or m.gathers:
+            continue
+        swept = read = float(itemsizes[m.target])
+        for axis, extent in reversed(nest):
+            if stride_kind(m.linear, axis) != "none":
+                swept, read = swept * extent, read * extent
+            elif swept > target.l2_bytes:
+                read *= extent
+        near = 4.0 if swept <= target.l3_bytes / 2 else 1.0
+        seconds += (read - swept) / (max(target.bandwidth, 1.0) * near)
+    return seconds

@@ -12,10 +12,8 @@ from tatami.core.target import Target
 from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected
 from tatami.plan.loops.accesses import AccessMove, accesses
 from tatami.plan.loops.blocks import reduce_blocks, scan_blocks
-from tatami.plan.loops.estimate import rank
-from tatami.plan.loops.nest_estimate import loops_estimate
+from tatami.plan.loops.estimate import loops_estimate, rank, sketched_cycles
 from tatami.plan.loops.schedule import Skeleton, size_at
-from tatami.plan.loops.sketch import sketched_cycles
 from tatami.plan.views.form_passes import Wish
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.plan.views.wished_plans import rows_plan, scalar_plan

@@ -8,27 +8,26 @@ import pytest
 
 import tatami as tt
 from tatami.core.target import PRESETS
-from tatami.plan.cpu.contraction import contraction_candidate
+from tatami.plan.choose import choose
 from tatami.plan.cpu.contraction_estimate import contraction_estimate
-from tatami.plan.ir import Candidate, CpuContraction
-from tatami.plan.named_region import constant_tensors
+from tatami.plan.ir import CpuContraction
 from tatami.poly_core.analyse import analyse
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 
 
 def planned(filters: int, channels: int, height: int, width: int) -> tuple[Region, RegionFacts, CpuContraction]:
-    """The Region of a 1x1 convolution, its facts, and its plan by packed panels for AVX-512."""
+    """The Region of a 1x1 convolution, its facts, and its plan for AVX-512."""
     g = tt.Graph("places")
     w = np.ones((filters, channels, 1, 1), np.float32)
     g.output("y", g.input("x", (1, channels, height, width), tt.fp32).conv(g.constant(w)))
     module = tt.compile(g, target="cpu:generic").stages["region"].value
+    facts = analyse(module)
+    (made,) = choose(module, facts, PRESETS["cpu:avx512"]).main.regions
+    plan = made.choices[-1].plan
+    assert isinstance(plan, CpuContraction)
     (region,) = module.main.body
-    (facts,) = analyse(module).main.regions
-    assert isinstance(region, Region)
-    made = contraction_candidate(region, facts, PRESETS["cpu:avx512"], {}, constant_tensors(module, "main"))
-    assert isinstance(made, Candidate) and isinstance(made.plan, CpuContraction)
-    return region, facts, made.plan
+    return region, facts.main.regions[0], plan
 
 
 def plan_of(filters: int, channels: int, height: int, width: int) -> CpuContraction:

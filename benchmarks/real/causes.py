@@ -15,8 +15,6 @@ SPEED = {
     "(estimates 21 and 4): blocks of 32 keys are packed for a single row of a few.",
     "open-nsfw": "the 7x7 stem by planes: 11.8 ms for three images, 10.4 there, the bound is 9.0. Slivers run over the ends of rows, "
     "and rows lie across cache lines.",
-    "slovorez": "three windows of 5 over three lines of 5: 0.78 of 0.81 ms, two of them at 22 % of the roofline. Planes pad each line to "
-    "whole vectors; the plan for few places is behind a guard for one line.",
     "nsnet2": "nothing at two texts that is slower kernel by kernel: 4.42 ms against 4.73 by profile. The GRU's products of two rows "
     "read 1.9 MB of weights a step, which L2 does not hold: 0.89 ms for 37 steps, 80 GB/s.",
 }

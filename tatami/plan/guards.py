@@ -55,7 +55,8 @@ MOST_PLANS, MOST_GUARDED = 2, 6
 MOST_PACKED = 1 << 20
 """Maximum bytes of weights that `setup` packs in one more form for a guarded plan."""
 FEW_ROWS = (4, 14)
-"""Rows of attention up to which guards of their own are looked for, with as many keys as each of them may read."""
+"""Rows of attention, texts or images up to which guards of their own are looked for, with as many keys or places as each of them may
+have."""
 GRID = (1, 2, 4, *(7 << n for n in range(14)))
 """Sizes at which the range of a guard may end."""
 
@@ -164,7 +165,8 @@ def _better(
     p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float
 ) -> tuple[list[Guarded], float] | None:
     """The best plan at a point, behind its guard, if the Region's own takes at least GAIN times as long; and that gain. Else
-    None. Attention has further guards: a few more rows, if the keys that each of them reads stay near."""
+    None. Attention and plans of another kind have further guards: a few more rows or texts, if what each of them reads or holds
+    stays near; the plan is the same, so that nothing more is compiled."""
     if not p.symbols:
         return None
     question = asked(p.region, p.facts, target, sizes, p.constants)
@@ -185,7 +187,8 @@ def _better(
     groups, point = (names - number, number), {n: sizes.get(n, 128) for n in sorted(names)}
     made: list[Guarded] = []
     ways = [(groups, GRID[-1]), *((groups[::-1], most) for most in FEW_ROWS)]
-    for order, most in ways if type(p.own.plan) is CpuStreaming and all(groups) else ways[:1]:
+    is_wide = type(p.own.plan) is CpuStreaming or type(best.plan) is not type(p.own.plan)
+    for order, most in ways if is_wide and all(groups) else ways[:1]:
         box = _box(p, best.plan, target, point, _Growth(order, ahead, dict.fromkeys(number, most)))
         limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
         conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))

@@ -210,6 +210,19 @@ def test_each_of_two_products_has_its_guard() -> None:
 # -- documents -------------------------------------------------------------------------------------
 
 
+def test_a_few_short_texts_are_one_product_too() -> None:
+    """Planes pad each line to whole vectors: the plan of one text serves a few as well, where they are short."""
+    g = tt.Graph("texts")
+    lines = g.input("x", ("B", "T", 96), tt.fp32).permute(0, 2, 1)
+    g.output("y", lines.conv(g.constant(values(192, 96, 5)), None, padding=2).relu().permute(0, 2, 1))
+    choices = plan_of(prepare(g, target=ONE)).choices
+    assert isinstance(choices[-1].plan, CpuPlanes)
+    for batch, length, kind in ((1, 5, CpuContraction), (3, 2, CpuContraction), (128, 128, CpuPlanes)):
+        taken = next(c for c in choices if all(is_met(k, {"B": batch, "T": length}) for k in c.conditions))
+        assert isinstance(taken.plan, kind), (batch, length)
+    assert len({str(c.plan) for c in choices}) == 2
+
+
 def test_decisions_repeat_the_guards() -> None:
     made = prepare(stem(), target=TWO)
     again = prepare(stem(), target=TWO, decisions=decisions_of(made.stages))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 import numpy as np
@@ -132,6 +132,8 @@ def spread(form: Form, value: Any, into: MutableMapping[str, Any], words: Words)
             _spread_pairs(form, value, into, words)
         case InOne() | Absent() | Printed() | Maps():
             pass
+        case _:
+            assert_never(form)
 
 
 def _spread_pairs(form: Pairs, value: Any, into: MutableMapping[str, Any], words: Words) -> None:
@@ -174,6 +176,8 @@ def collect(form: Form, results: Mapping[str, Any], words: Words) -> Any:
             return [dict(zip(keys, row, strict=True)) for row in results[port].tolist()]
         case Absent() | Pairs():
             return None
+        case _:
+            assert_never(form)
 
 
 def printed(numbers: np.ndarray) -> np.ndarray:
